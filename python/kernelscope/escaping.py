@@ -6,6 +6,7 @@ formulas, and Markdown and HTML markup. A test checks that nothing else in the p
 
 import html
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,15 +35,17 @@ def for_terminal(text: str) -> str:
     return _UNSAFE.sub(" ", text.encode("utf-8", "replace").decode())
 
 
-def for_csv(frame: "pl.DataFrame") -> "pl.DataFrame":
+def for_csv(frame: "pl.DataFrame", columns: Sequence[str] | None = None) -> "pl.DataFrame":
     """Returns ``frame`` with texts that neither a spreadsheet nor a terminal interprets.
 
-    A text that would be a formula is prefixed with an apostrophe. Numbers do not change.
+    A text that would be a formula is prefixed with an apostrophe. Numbers do not change. If
+    ``columns`` are given, only those are escaped.
     """
     import polars as pl
 
+    texts = frame if columns is None else frame.select(columns)
     return frame.with_columns(
-        _for_csv(column) for column in frame.select(pl.col(pl.String, pl.Categorical, pl.Enum))
+        _for_csv(column) for column in texts.select(pl.col(pl.String, pl.Categorical, pl.Enum))
     )
 
 
@@ -50,6 +53,11 @@ def _for_csv(column: "pl.Series") -> "pl.Series":
     import polars as pl
 
     text = column.cast(pl.String)
+    if column.dtype != pl.String:
+        # A name repeats, and is looked at once.
+        names = column.unique().cast(pl.String).drop_nulls()
+        safe = _for_csv(names)
+        return text if safe.equals(names) else text.replace(names, safe)
     # Looking is faster than replacing, and nearly no column has what is looked for.
     if text.str.contains(f"[{_INVISIBLE}]").any():
         text = text.str.replace_all(f"[{_INVISIBLE}]+", " ")

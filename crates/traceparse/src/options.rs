@@ -94,6 +94,17 @@ impl ReadOptions {
         })
     }
 
+    /// Whether steps are found: only of the host and the GPUs together can anybody tell them.
+    pub(crate) fn wants_steps(&self) -> bool {
+        ["launches", "gpu_ops", "ops", "ranges"].iter().all(|table| self.wants(table))
+    }
+
+    /// Whether it is wanted what rows do.
+    pub(crate) fn wants_activities(&self) -> bool {
+        let is_asked = |table| self.wants(table) && self.wants_column(table, "activity");
+        self.wants_steps() || ["ops", "launches", "gpu_ops"].into_iter().any(is_asked)
+    }
+
     /// Whether anything is wanted that captures of graphs tell.
     pub(crate) fn wants_captures(&self) -> bool {
         const TOLD: [&str; 3] = ["captured_node_row", "captured_op_row", "match"];

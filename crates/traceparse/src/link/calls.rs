@@ -36,7 +36,13 @@ pub(super) fn find(
         || ExternalIds::new(tables, op_ids, processes, &mut id_stats),
         || {
             let correlations = Correlations::new(launches, call_ids, processes, stats);
-            let nesting = Nesting::find(tables, &trace.tracks, &trace.symbols);
+            let is_nested = options.wants("launches")
+                || ["parent_row", "depth"].iter().any(|column| options.wants_column("ranges", column));
+            let nesting = if is_nested {
+                Nesting::find(tables, &trace.tracks, &trace.symbols)
+            } else {
+                Nesting::none(launches.len())
+            };
             let around = launches::enclosing_operators(launches, ops, order, names, &trace.tracks);
             (correlations, nesting, around)
         },
@@ -60,7 +66,9 @@ pub(super) fn find(
     drop((correlations, external_ids));
     drop((call_keys, op_keys));
 
-    let store_steps = find_steps(find, options, &gpu, &nesting, &is_communication, kinds, stats);
+    let store_steps = options
+        .wants_activities()
+        .then(|| find_steps(find, options, &gpu, &nesting, &is_communication, kinds, stats));
     let gpu_op_row = rows(gpu.ops, &ops.row);
     let [launch_range_row, gpu_range_row, range_parent_row] =
         [nesting.launches, gpu_ranges, nesting.parents].map(|found| rows(found, &ranges.row));
@@ -70,7 +78,9 @@ pub(super) fn find(
     let gpu_launch_row = rows(gpu.launches, &launches.row);
     let gpu_link = gpu.links.iter().map(|&link| vocabulary.link(link)).collect();
     move |tables| {
-        store_steps(tables);
+        if let Some(store) = store_steps {
+            store(tables);
+        }
         tables.launches.caller_track = callers::of_launches(tables, &launch_ops.ops);
         let Tables { ops, launches, gpu_ops, untimed_gpu_ops, syncs, gpu_annotations, ranges, .. } = tables;
         untimed_gpu_ops.launch_row = untimed_launch_row;
@@ -100,10 +110,55 @@ fn find_steps(
     kinds: CopyKinds,
     stats: &mut Stats,
 ) -> impl FnOnce(&mut Tables) + use<> {
-    let Find { trace, names, vocabulary, tree, .. } = find;
+    let Find { trace, names, vocabulary, .. } = find;
+    let Tables { ops, launches, gpu_ops, ranges, .. } = &trace.tables;
+    let steps = Steps::find(trace, names, &gpu.launches, options);
+    let [of_ops, of_ranges] = [&ops.name, &ranges.name].map(|column| {
+        let activity = |index| names.activity(column, index, steps.is_mark(column.get(index as usize)));
+        (0..column.len() as u32).map(activity).collect::<Vec<_>>()
+    });
+    let store_places = options.wants_steps().then(|| {
+        let activities = Activities {
+            tables: &trace.tables,
+            ops: (&of_ops, &find.tree.parents),
+            ranges: (&of_ranges, &nesting.parents),
+            is_communication,
+            kinds,
+        };
+        place(find, options, gpu, steps, &activities, stats)
+    });
+    let text = |activity: Activity| vocabulary.activity(activity);
+    let [op_activity, range_activity]: [Column<Symbol>; 2] =
+        [of_ops, of_ranges].map(|found| found.into_iter().map(|activity| activity.map(text)).collect());
+    let calls = 0..launches.len() as u32;
+    let launch_activity = calls.map(|call| names.call_activity(&launches.name, call).map(text)).collect();
+    let gpu_activity = gpu_ops.kind.iter().zip(is_communication).map(|(kind, &communicates)| {
+        if communicates && !kinds.has(kind) { Some(text(Activity::Communication)) } else { kind }
+    });
+    let gpu_activity = gpu_activity.collect();
+    move |tables| {
+        if let Some(store) = store_places {
+            store(tables);
+        }
+        tables.ops.activity = op_activity;
+        tables.ranges.activity = range_activity;
+        tables.launches.activity = launch_activity;
+        tables.gpu_ops.activity = gpu_activity;
+    }
+}
+
+/// Finds the extents of the steps, their parts, and the step of each row; returns what stores them.
+fn place(
+    find: Find<'_>,
+    options: &ReadOptions,
+    gpu: &GpuLinks,
+    steps: Steps,
+    activities: &Activities<'_>,
+    stats: &mut Stats,
+) -> impl FnOnce(&mut Tables) + use<> {
+    let Find { trace, vocabulary, .. } = find;
     let Tables { ops, launches, gpu_ops, memory, ranges, .. } = &trace.tables;
     let is_parallel = options.threads != Some(1);
-    let steps = Steps::find(trace, names, &gpu.launches, options);
     let mut launch_steps = steps.of_calls(launches);
     let extents = Extents::new(&gpu_ops.start_ns, &gpu_ops.dur_ns);
     // Of work that only an arrow leads to, the step in which that begins.
@@ -129,17 +184,6 @@ fn find_steps(
         let instants = tracks.values().iter().zip(starts.values());
         steps.numbers(instants.map(|(&track, &start)| steps.at(track, start)))
     };
-    let [of_ops, of_ranges] = [&ops.name, &ranges.name].map(|column| {
-        let activity = |index| names.activity(column, index, steps.is_mark(column.get(index as usize)));
-        (0..column.len() as u32).map(activity).collect::<Vec<_>>()
-    });
-    let activities = Activities {
-        tables: &trace.tables,
-        ops: (&of_ops, &tree.parents),
-        ranges: (&of_ranges, &nesting.parents),
-        is_communication,
-        kinds,
-    };
     let tracked =
         [(&ops.track, &ops.start_ns), (&memory.track, &memory.start_ns), (&ranges.track, &ranges.start_ns)];
     let gpus = Gpus::find(&trace.tables, &trace.tracks, &gpu.launches);
@@ -148,25 +192,15 @@ fn find_steps(
         || activities.breakdown(&spans, &gpus, &trace.tracks, is_parallel),
         || tracked.map(|(tracks, starts)| at(tracks, starts)),
     );
-    let text = |activity: Activity| vocabulary.activity(activity);
-    let [op_activity, range_activity]: [Column<Symbol>; 2] =
-        [of_ops, of_ranges].map(|found| found.into_iter().map(|activity| activity.map(text)).collect());
-    let calls = 0..launches.len() as u32;
-    let launch_activity = calls.map(|call| names.call_activity(&launches.name, call).map(text)).collect();
-    let gpu_activity = gpu_ops.kind.iter().zip(is_communication).map(|(kind, &communicates)| {
-        if communicates && !kinds.has(kind) { Some(text(Activity::Communication)) } else { kind }
-    });
-    let gpu_activity = gpu_activity.collect();
     let phases: Vec<_> =
         steps.hosts.iter().map(|host| host.serving.work.map(|work| vocabulary.serving(work))).collect();
     move |tables| {
         store_steps(&steps, &spans, &phases, &gpus.gpus, &parts, tables);
-        let Tables { ops, launches, gpu_ops, memory, ranges, .. } = tables;
-        (ops.activity, ops.step) = (op_activity, op_step);
-        (ranges.activity, ranges.step) = (range_activity, range_step);
-        (launches.activity, launches.step) = (launch_activity, launch_step);
-        (gpu_ops.activity, gpu_ops.step) = (gpu_activity, gpu_step);
-        memory.step = memory_step;
+        tables.ops.step = op_step;
+        tables.ranges.step = range_step;
+        tables.launches.step = launch_step;
+        tables.gpu_ops.step = gpu_step;
+        tables.memory.step = memory_step;
     }
 }
 

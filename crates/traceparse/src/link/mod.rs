@@ -41,7 +41,7 @@ mod untimed;
 mod tests;
 
 use crate::options::ReadOptions;
-use crate::schema::{Column, GpuSteps, Steps, Tables};
+use crate::schema::{Column, Tables};
 use crate::stats::Stats;
 use crate::trace::Trace;
 
@@ -156,16 +156,7 @@ fn clear_unfounded(tables: &mut Tables, options: &ReadOptions) {
         // Ranges mark steps only where no op does.
         tables.ranges.activity = Column::default();
     }
-    let has_calls = options.wants("launches") && options.wants("gpu_ops");
-    let has_host = options.wants("ops") && options.wants("ranges");
-    if !(has_calls && has_host) {
+    if !options.wants_steps() {
         tables.gpu_ops.link = Column::default();
-        tables.steps = Steps::default();
-        tables.gpu_steps = GpuSteps::default();
-        tables.gpu_ops.step = Column::default();
-        tables.launches.step = Column::default();
-        tables.ops.step = Column::default();
-        tables.ranges.step = Column::default();
-        tables.memory.step = Column::default();
     }
 }

@@ -27,8 +27,7 @@ impl Nesting {
     pub(super) fn find(tables: &Tables, tracks: &TrackTable, symbols: &SymbolTable) -> Self {
         let Tables { ranges, launches, .. } = tables;
         if ranges.is_empty() {
-            let launches = vec![NONE; launches.len()];
-            return Self { parents: Vec::new(), depths: Vec::new(), launches, disputed: HashSet::new() };
+            return Self::none(launches.len());
         }
         let track_count = tracks.len();
         let extents = Extents::new(&ranges.start_ns, &ranges.dur_ns);
@@ -69,6 +68,16 @@ impl Nesting {
             depths[range as usize] = if parent == NONE { 0 } else { depths[parent as usize] + 1 };
         }
         Self { parents, depths, launches: launch_ranges, disputed }
+    }
+
+    /// No nesting, and no range around any of `launches` calls.
+    pub(super) fn none(launches: usize) -> Self {
+        Self {
+            parents: Vec::new(),
+            depths: Vec::new(),
+            launches: vec![NONE; launches],
+            disputed: HashSet::new(),
+        }
     }
 
     /// The range of each piece of GPU work: that of its launch. Notes how work without an op is placed.

@@ -4,7 +4,6 @@ If PyTorch's ``emit_nvtx`` wrote the ranges, nearly every text is unique, and al
 memory. So ordered rows and summaries by text are produced in parts.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -247,20 +246,15 @@ def ordered_parts(column: pl.Series, *, descending: bool = False) -> Iterator[pl
     # Each part looks at all rows once, so there are not arbitrarily many.
     step = max(PART_ROWS, len(column) // _MOST_PARTS) // _SAMPLES_PER_PART
     sample = column.gather_every(step).sort()
-    bounds = sample.gather_every(_SAMPLES_PER_PART).unique().sort()
     # The first part begins before every sample, the last ends behind it.
-    windows = [None, *bounds.to_list()[1:], None]
-    pairs = list(itertools.pairwise(windows))
-    for low, high in reversed(pairs) if descending else pairs:
-        inside = pl.repeat(value=True, n=len(column), eager=True)
-        if low is not None:
-            inside &= column >= low
-        if high is not None:
-            inside &= column < high
-        chosen = inside.arg_true()
+    bounds = sample.gather_every(_SAMPLES_PER_PART).unique().sort()[1:]
+    part_of = bounds.search_sorted(column, side="right").cast(pl.UInt8)
+    numbers = range(len(bounds) + 1)
+    for number in reversed(numbers) if descending else numbers:
+        chosen = (part_of == number).arg_true()
         part = pl.DataFrame({"position": chosen, "value": column.gather(chosen)})
         if len(part) or len(column) == 0:
-            yield part.sort("value", "position", descending=[descending, False])["position"]
+            yield part.sort("value", descending=descending, maintain_order=True)["position"]
         if len(column) == 0:
             return
 

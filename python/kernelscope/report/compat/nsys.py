@@ -4,11 +4,12 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import IO
+from typing import IO, Any
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from kernelscope.analysis.grouping import as_text
 from kernelscope.compat.nsys import Field, Figure
 from kernelscope.escaping import for_csv, for_terminal
 from kernelscope.report.names import short
@@ -61,9 +62,11 @@ def write_csv(
     """Writes a report as CSV with the headings and digits of nsys, and ``separator`` between values."""
     headings = pl.DataFrame(schema={field.heading: pl.String for field in fields})
     out.write(for_csv(headings).write_csv(separator=separator).encode())
+    # Tenths are digits alone.
+    texts = [field.heading for field in fields if field.figure is not Figure.TENTHS]
+    options: dict[str, Any] = {"include_header": False, "float_precision": 3, "separator": separator}
     for part in _slices(parts):
-        shown = as_shown(part, fields)
-        for_csv(shown).write_csv(out, include_header=False, float_precision=3, separator=separator)
+        for_csv(as_shown(part, fields), texts).write_csv(out, **options)
 
 
 def write_json(parts: Iterable[pl.DataFrame], fields: Sequence[Field], out: IO[bytes]) -> None:
@@ -88,7 +91,7 @@ def write_columns(
 
     ``ruled`` adds lines around it and between its columns.
     """
-    shown = pl.concat([as_shown(part, fields) for part in parts], how="vertical_relaxed")
+    shown = as_text(pl.concat([as_shown(part, fields) for part in parts], how="vertical_relaxed"))
     cells = [
         [for_terminal(str(value)) if value is not None else "" for value in row]
         for row in _formatted(shown).iter_rows()
@@ -208,8 +211,7 @@ def _shown(field: Field, dtype: pl.DataType) -> pl.Expr:
         padded = [numbers.field(f"field_{at}").str.pad_start(4) for at in range(3)]
         return pl.concat_str(padded, separator=" ")
     if dtype == pl.Categorical or dtype == pl.String:
-        text = column.cast(pl.String)
-        return pl.when(text != "").then(text)
+        return pl.when(column != "").then(column)
     return column
 
 
