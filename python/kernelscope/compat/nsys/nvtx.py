@@ -56,17 +56,24 @@ def _with_range_numbers(
     Columns: adds ``name``, ``range_id``, ``parent_id``, and ``range_stack``: the numbers of all ranges around
         it and its own, outermost first, as ``:1:2:3``.
     """
-    stacks = ":" + ids.gather(chosen).cast(pl.String)
-    around = parents.gather(chosen)
-    while around.null_count() < len(around):
-        stacks = (":" + ids.gather(around).cast(pl.String)).fill_null("") + stacks
-        around = parents.gather(around)
     return ranges.with_columns(
         range_text(ranges).alias("name"),
         ids.gather(chosen).alias("range_id"),
         ids.gather(parents.gather(chosen)).alias("parent_id"),
-        stacks.alias("range_stack"),
+        _stacks(chosen, ids, parents).alias("range_stack"),
     )
+
+
+def _stacks(chosen: pl.Series, ids: pl.Series, parents: pl.Series) -> pl.Series:
+    # Many ranges share a parent, so each level outward has fewer of them.
+    levels = [chosen]
+    while len(outer := parents.gather(levels[-1]).drop_nulls().unique().sort()):
+        levels.append(outer)
+    outer, stacks = chosen.clear(), pl.Series(dtype=pl.String)
+    for level in reversed(levels):
+        around = stacks.gather(positions(outer, parents.gather(level))).fill_null("")
+        outer, stacks = level, around + ":" + ids.gather(level).cast(pl.String)
+    return stacks
 
 
 def _summary(name: str, doc: str, *kinds: str, by_style: bool = False) -> Report:
