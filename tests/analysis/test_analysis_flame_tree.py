@@ -13,9 +13,15 @@ import kernelscope as ks
 from events import Events
 from kernelscope.analysis import folded_stacks
 from kernelscope.analysis.ops.flame_tree import FlameTree, flame_tree
-from oracles.traces import TRACES, files, read
+from oracles.traces import SHARED, TRACES, files, read
 
-SOME = files(TRACES, "owlv2*.gz") + files(TRACES, "resnet-act*.gz") + files(TRACES, "a100-nccl*.gz")
+SOME = [
+    *files(TRACES, "owlv2*.gz"),
+    *files(TRACES, "resnet-act*.gz"),
+    *files(TRACES, "a100-nccl*.gz"),
+    # Its operators are ranges, too, under the same numbers.
+    *files(SHARED / "traces" / "nsys", "h100*.sqlite"),
+]
 WAYS = [(by, metric) for by in ("op", "module", "python") for metric in ("self_cpu", "self_cuda")]
 
 

@@ -17,7 +17,7 @@ from kernelscope.report.parts.window import origin_ns
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns
 from kernelscope.view.parameters import Parameters
-from kernelscope.view.places import TABLES, event, place
+from kernelscope.view.places import event, place, times
 from kernelscope.view.tables import csv_of, page_of
 
 Traces: TypeAlias = tuple[Trace, Trace]
@@ -151,8 +151,7 @@ def _longest(trace: Trace, events: pl.DataFrame, step: int | None) -> dict[str, 
 
 def longest_place(trace: Trace, events: pl.DataFrame) -> dict[str, Any]:
     """Returns the ``place`` of the longest of ``events`` (by ``row``), null for none, and their ``count``."""
-    lengths = pl.concat([trace.tables[table].select("row", "dur_ns") for table in TABLES])
-    timed = events.select("row").join(lengths, on="row", how="left")
+    timed = times(trace, events["row"])
     longest = timed.sort(pl.col("dur_ns").fill_null(0), "row", descending=[True, False]).head(1)
     return _side(trace, longest["row"][0] if longest.height else None, events.height)
 

@@ -13,7 +13,7 @@ from kernelscope.report.parts.cells import texts
 from kernelscope.report.views import missing
 from kernelscope.trace import Trace
 from kernelscope.view.parameters import Parameters
-from kernelscope.view.places import TABLES, event, place
+from kernelscope.view.places import event, place, times
 
 MOST_FRAMES = 20_000
 """Maximum number of frames in an answer, the largest first."""
@@ -77,8 +77,7 @@ def frame(trace: Trace, asked: Parameters) -> dict[str, Any]:
             f"this flame graph has {tree.frames.height:,} frames; there is no number {number:,}"
         )
     events = tree.events.filter(frame=number)
-    lengths = pl.concat([trace.tables[table].select("row", "dur_ns") for table in TABLES])
-    timed = events.join(lengths, on="row", how="inner").sort("start_ns", "row")
+    timed = times(trace, events["row"]).drop_nulls("start_ns").sort("start_ns", "row")
     first = timed.head(1)
     longest = timed.sort(
         pl.col("dur_ns").fill_null(0), "start_ns", "row", descending=[True, False, False]

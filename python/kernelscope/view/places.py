@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.grouping import positions
+from kernelscope.analysis.grouping import gather_rows, positions
 from kernelscope.errors import NotRecordedError
 from kernelscope.report.names import safe, short
 from kernelscope.report.parts.window import origin_ns
@@ -37,6 +37,18 @@ def event(trace: Trace, row: int) -> Event:
         if at is not None:
             return Event(table, frame.row(at, named=True))
     raise NotRecordedError(f"the trace has no event {row} on a track of the timeline")
+
+
+def times(trace: Trace, rows: pl.Series) -> pl.DataFrame:
+    """Returns the times of the events with these numbers, null for one without a track.
+
+    Columns: ``row``, ``start_ns`` and ``dur_ns``.
+    """
+    columns = ("start_ns", "dur_ns")
+    found = [gather_rows(rows, trace.tables[table], *columns) for table in TABLES]
+    return pl.select(
+        rows.alias("row"), *(pl.coalesce(part[name] for part in found).alias(name) for name in columns)
+    )
 
 
 def place(trace: Trace, values: dict[str, Any]) -> dict[str, Any]:

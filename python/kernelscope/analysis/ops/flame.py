@@ -220,7 +220,7 @@ def _nested_rows(trace: Trace, metric: str, *, with_modules: bool) -> tuple[pl.D
         module = pl.when(begun < nodes["start_ns"]).then("module_row")
         nodes = nodes.with_columns(pl.coalesce("parent_row", module).alias("parent_row"))
     columns = ("row", "parent_row", "name", "start_ns", "track")
-    nodes = nodes.select(*columns, "value_ns", part=pl.lit(_HOST, pl.Int32))
+    nodes = nodes.select(*columns, "value_ns", part=pl.lit(_HOST, pl.UInt8))
     if metric == "self_cuda":
         work = _work(trace, with_modules=with_modules)
         work = work.hstack(gather_rows(work["parent_row"], nodes, "track"))
@@ -230,7 +230,9 @@ def _nested_rows(trace: Trace, metric: str, *, with_modules: bool) -> tuple[pl.D
     alone = pl.when(pl.col("part") == _ALONE).then(pl.lit(f"{_UNLINKED};")).otherwise(pl.lit(""))
     cleaned = alone + clean_name(shown)
     trie = name_trie(nodes, lambda names: names.select(cleaned).to_series(), keys=("name", "part"))
-    return nodes.select("row", "start_ns", "track", "value_ns", before=pl.lit(0), path=trie.path_of), trie
+    return nodes.select(
+        "row", "start_ns", "track", "value_ns", before=pl.lit(0, pl.Int8), path=trie.path_of
+    ), trie
 
 
 def _nodes(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
@@ -240,14 +242,13 @@ def _nodes(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
         names = classes_of(trace.python.select("name"))
         is_module = names.keys["name"].cast(pl.String).str.starts_with(_MODULE).fill_null(value=False)
         frames = trace.python.filter(names.spread(is_module))
-    columns = ("row", "name", "start_ns", "dur_ns", "track", "module_row")
-    parts = [call_slices(trace, frames).select(columns)]
+    parts = [call_slices(trace, frames, "module_row").drop("is_python")]
     ranges = ranges_beside_operators(trace)
     if ranges.height:
         # On the tracks of operators, or of calls that belong to none.
         track = pl.col("track").cast(pl.Int64)
         ranges = ranges.filter(pl.col("kind") == "push_pop").select(
-            "row", "name", "start_ns", pl.col("dur_ns").fill_null(0),
+            "row", "start_ns", pl.col("dur_ns").fill_null(0), "name",
             track=-1 - track if trace.ops.is_empty() else track, module_row=pl.lit(None, pl.UInt32),
         )  # fmt: skip
         parts.append(ranges)
@@ -280,7 +281,7 @@ def _work(trace: Trace, *, with_modules: bool) -> pl.DataFrame:
         name="name",
         start_ns="start_ns",
         value_ns=pl.col("dur_ns").fill_null(0),
-        part=pl.when(parent.is_null()).then(_ALONE).otherwise(_LINKED).cast(pl.Int32),
+        part=pl.when(parent.is_null()).then(_ALONE).otherwise(_LINKED).cast(pl.UInt8),
     )
 
 

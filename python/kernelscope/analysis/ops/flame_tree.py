@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope.analysis.grouping import Classes, classes_of, of_every, positions, sum_by_group
 from kernelscope.analysis.ops.call_stacks import Trie
 from kernelscope.analysis.ops.flame import (
     clean_name,
@@ -37,8 +38,7 @@ class FlameTree(NamedTuple):
     ``frames`` has one row per frame, after its caller: ``parent`` (position; null for the root of a thread),
     ``name``, ``category`` (of its events, as on the timeline, or ``module``, ``thread``, ``other``),
     ``total_ns`` (including its calls), ``own_ns`` and ``calls`` (number of its events; null if not recorded).
-    ``events`` has the ``row`` of each event with its ``frame`` and ``start_ns``. ``left_ns`` is the time of
-    omitted stacks.
+    ``events`` has the ``row`` of each event with its ``frame``. ``left_ns`` is the time of omitted stacks.
     """
 
     frames: pl.DataFrame
@@ -61,31 +61,42 @@ def flame_tree(
     Units: ns. Order: the thread with the longest time first, each frame after its caller.
     """
     rows, trie = stack_rows(trace, by, metric)
-    track = pl.col("track").cast(pl.Int64)
-    # The calls of the runtime that belong to no operator have a number below 0 for their thread.
-    rows = rows.with_columns(track=pl.when(track < 0).then(-1 - track).otherwise(track))
-    counted = rows
+    values = rows["value_ns"]
     if spans is not None:
-        counted = rows.filter(_inside(rows["start_ns"], spans))
+        values = pl.select(pl.when(_inside(rows["start_ns"], spans)).then(values)).to_series()
+    stacks = _stacks_of(rows)
+    sums = stacks.keys.hstack(sum_by_group(stacks.of, values, stacks.keys.height))
     sums = (
-        counted.drop_nulls(["value_ns", "path"])
-        .group_by(_KEYS)
-        .agg(pl.col("value_ns").sum())
-        .filter(pl.col("value_ns") > 0)
-        .with_columns(_thread_ns=pl.col("value_ns").sum().over("track"))
-        .sort("_thread_ns", "track", "value_ns", "path", descending=[True, False, True, False])
+        sums.filter(pl.col("path").is_not_null() & (pl.col("sum") > 0))
+        .with_columns(_thread_ns=pl.col("sum").sum().over("track"))
+        .sort("_thread_ns", "track", "sum", "path", descending=[True, False, True, False])
     )
-    kept = sums if sums.height <= MOST_STACKS else sums.sort("value_ns", descending=True).head(MOST_STACKS)
-    left_ns = int(sums["value_ns"].sum()) - int(kept["value_ns"].sum())
-    frames, places = _grown(kept.select(*_KEYS, "value_ns"), trie)
+    kept = sums if sums.height <= MOST_STACKS else sums.sort("sum", descending=True).head(MOST_STACKS)
+    left_ns = int(sums["sum"].sum()) - int(kept["sum"].sum())
+    frames, places = _grown(kept.select(*_KEYS, "sum"), trie)
     labels = dict(thread_labels(trace.threads).select("track", "label").iter_rows())
     frames = frames.with_columns(
         name=pl.when(pl.col("parent").is_null())
         .then(pl.col("track").replace_strict(labels, default=_NO_THREAD, return_dtype=pl.String))
         .otherwise("text")
     )
-    events = _events(trace, rows, places, by)
-    return FlameTree(_described(trace, frames, events, by), events, left_ns)
+    if by == "python" and not has_recorded_stacks(trace):
+        # The stacks are of the events in Python frames; the frames are events themselves.
+        rows = python_frames(trace)
+        stacks = _stacks_of(rows)
+    frame = stacks.keys.join(places, on=_KEYS, how="left", nulls_equal=True, maintain_order="left")["frame"]
+    events = pl.DataFrame([frame.gather(stacks.of), rows["row"], rows["start_ns"]])
+    del rows, stacks, values
+    events = events.drop_nulls("frame") if events["frame"].null_count() else events
+    return FlameTree(_described(trace, frames, events, by), events.drop("start_ns"), left_ns)
+
+
+def _stacks_of(rows: pl.DataFrame) -> Classes:
+    """The threads and paths of events, and those of each."""
+    track = pl.col("track").cast(pl.Int64)
+    # The calls of the runtime that belong to no operator have a number below 0 for their thread.
+    track = pl.when(track < 0).then(-1 - track).otherwise(track)
+    return classes_of(rows.select(track.alias("track"), pl.col("path").cast(pl.UInt32)))
 
 
 def _inside(times: pl.Series, spans: tuple[tuple[int, int], ...]) -> pl.Series:
@@ -147,22 +158,14 @@ def _grown(sums: pl.DataFrame, trie: Trie) -> tuple[pl.DataFrame, pl.DataFrame]:
     return frames, places
 
 
-def _events(trace: Trace, rows: pl.DataFrame, places: pl.DataFrame, by: str) -> pl.DataFrame:
-    """The events that frames are, or, where only texts of stacks were recorded, the events in them."""
-    if by == "python" and not has_recorded_stacks(trace):
-        rows = python_frames(trace)
-    # A path without a name of its own is that of the frame above it.
-    rows = rows.select("row", "start_ns", pl.col("track").cast(pl.Int64), pl.col("path").cast(pl.UInt32))
-    found = rows.join(places, on=_KEYS, how="inner", nulls_equal=True)
-    return found.select("frame", "row", "start_ns").sort("frame", "start_ns", "row")
-
-
 def _described(trace: Trace, frames: pl.DataFrame, events: pl.DataFrame, by: str) -> pl.DataFrame:
     """The frames with the number of their events, their category and the name of their first event."""
-    counted = events.group_by("frame").agg(calls=pl.len(), row=pl.col("row").first())
-    found = frames.with_row_index("frame").join(counted, on="frame", how="left", maintain_order="left")
-    kinds = pl.concat([_kinds(trace, table) for table in _TABLES])
-    found = found.join(kinds, on="row", how="left", maintain_order="left")
+    counted = events.group_by("frame").agg(calls=pl.len(), start_ns=pl.col("start_ns").min())
+    counted = of_every(counted, "frame", frames.height)
+    is_first = events["start_ns"] == counted["start_ns"].gather(events["frame"])
+    firsts = events.filter(is_first).group_by("frame").agg(pl.col("row").min())
+    rows = of_every(firsts, "frame", frames.height)["row"]
+    found = frames.with_columns(counted["calls"], rows, *_kinds(trace, rows))
     is_root = pl.col("parent").is_null()
     # What was replayed is no event of its own.
     kind = pl.when(pl.col("row").is_not_null()).then(pl.col("category").fill_null("operator"))
@@ -181,19 +184,32 @@ def _described(trace: Trace, frames: pl.DataFrame, events: pl.DataFrame, by: str
     )
 
 
-def _kinds(trace: Trace, table: str) -> pl.DataFrame:
-    """The events of a table: ``row``, ``event_name`` and ``category``."""
-    frame = trace.tables[table]
-    if table == "gpu_ops":
-        communicates = pl.col("is_communication").fill_null(value=False)
-        category = (
-            pl.when(communicates).then(pl.lit("communication")).otherwise(pl.col("kind").cast(pl.String))
-        )
-    elif table == "ops":
-        category = pl.when("is_annotation").then(pl.lit("annotation")).otherwise(pl.lit("operator"))
-    elif table == "python":
+def _kinds(trace: Trace, rows: pl.Series) -> pl.DataFrame:
+    """The ``event_name`` and ``category`` of the events with these numbers.
+
+    An operator of ``emit_nvtx`` is an operator, although it is a range, too.
+    """
+    found = [_kinds_in(trace, table, rows) for table in _TABLES]
+    return pl.select(
+        pl.coalesce(part[column] for part in found).alias(column) for column in ("event_name", "category")
+    )
+
+
+def _kinds_in(trace: Trace, table: str, rows: pl.Series) -> pl.DataFrame:
+    """The same from one table, null for the events of others."""
+    communicates = pl.col("is_communication").fill_null(value=False)
+    category = {
+        "ops": pl.when("is_annotation").then(pl.lit("annotation")).otherwise(pl.lit("operator")),
+        "launches": pl.lit("launch"),
         # Among operators there are only the modules of the network.
-        category = pl.lit("module")
-    else:
-        category = pl.lit({"launches": "launch", "ranges": "range"}[table])
-    return frame.select("row", event_name=pl.col("name").cast(pl.String), category=category)
+        "python": pl.lit("module"),
+        "ranges": pl.lit("range"),
+        "gpu_ops": pl.when(communicates)
+        .then(pl.lit("communication"))
+        .otherwise(pl.col("kind").cast(pl.String)),
+    }[table]
+    frame = trace.tables[table]
+    return frame[positions(frame["row"], rows)].select(
+        event_name=pl.col("name").cast(pl.String),
+        category=pl.when(pl.col("row").is_not_null()).then(category),
+    )

@@ -27,7 +27,7 @@ def host_events(trace: Trace) -> pl.DataFrame:
     Columns: ``row``, ``start_ns``, ``dur_ns``, ``name`` (categorical), ``track``, ``is_python``,
         ``parent_row``; for operators also ``module_row``, ``input_dims`` and ``is_annotation``.
     """
-    events = nest(call_slices(trace, trace.python))
+    events = nest(call_slices(trace, trace.python, "module_row", "input_dims", "is_annotation"))
     replayed = replays(trace)
     if replayed is not None:
         added = replayed.ops.select(
@@ -42,16 +42,16 @@ def host_events(trace: Trace) -> pl.DataFrame:
     return events.with_columns(names.spread(shown).alias("name"))
 
 
-def call_slices(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
+def call_slices(trace: Trace, frames: pl.DataFrame, *of_ops: str) -> pl.DataFrame:
     """Returns operators, annotations, runtime calls and Python ``frames``, except those that torch hides.
 
-    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; for operators also
-        ``module_row``, ``input_dims`` and ``is_annotation``.
+    Columns: ``row``, ``start_ns``, ``dur_ns``, ``name``, ``track``, ``is_python``; ``of_ops``, the columns of
+        ``ops`` with these names, null for other events.
     """
     slices = ("row", "start_ns", pl.col("dur_ns").fill_null(0), "name")
     track = pl.col("track").cast(pl.Int64)
     called, is_python = pl.lit(value=False).alias("is_python"), pl.lit(value=True).alias("is_python")
-    ops = trace.ops.select(*slices, track, "module_row", "input_dims", "is_annotation", called)
+    ops = trace.ops.select(*slices, track, *of_ops, called)
     python = frames.select(*slices, track, is_python)
     # A call that belongs to an operator is drawn on the operator's thread; any other stays apart.
     owner = gather_rows(trace.launches["op_row"], trace.ops, "track")["track"].cast(pl.Int64)
