@@ -5,7 +5,7 @@
 
 use super::names::{Class, Names};
 use crate::options::ReadOptions;
-use crate::schema::{OpRow, Symbol, Table, Tables};
+use crate::schema::{Column, Ops, Symbol, Table, Tables};
 use crate::trace::Trace;
 
 /// What a reader has to fill of `ranges` for operators to be found among them.
@@ -43,28 +43,34 @@ pub(super) fn add_ops(trace: &mut Trace, options: &ReadOptions) {
     let names = Names::new(&trace.symbols);
     let push_pop = trace.symbols.find("push_pop");
     let Tables { ops, ranges, .. } = &mut trace.tables;
-    for index in 0..ranges.len() {
+    let is_operator = |&index: &usize| {
         let of_torch = || names.is(&ranges.name, index as u32, Class::OPERATOR);
         let is_numbered = ranges.op_id.get(index).is_some()
             || ranges.sequence.get(index).is_some()
             || ranges.sizes.get(index).is_some();
         let is_pushed = Some(ranges.kind.values()[index]) == push_pop && ranges.end_tid.get(index).is_none();
-        if !is_pushed || ranges.domain.get(index).is_some() || !(is_numbered || of_torch()) {
-            continue;
-        }
-        ops.push(OpRow {
-            row: ranges.row.values()[index],
-            name: ranges.name.get(index),
-            category: category(&names, ranges, index, annotation),
-            track: ranges.track.values()[index],
-            start_ns: ranges.start_ns.values()[index],
-            dur_ns: ranges.dur_ns.get(index),
-            sequence: ranges.sequence.get(index),
-            input_dims: ranges.sizes.get(index),
-            record_function_id: ranges.op_id.get(index),
-            ..Default::default()
-        });
-    }
+        is_pushed && ranges.domain.get(index).is_none() && (is_numbered || of_torch())
+    };
+    let found: Vec<usize> = (0..ranges.len()).filter(is_operator).collect();
+    let categories = found.iter().map(|&index| category(&names, ranges, index, annotation));
+    let category = categories.collect();
+    *ops = Ops {
+        row: of(&mut ranges.row, &found),
+        name: of(&mut ranges.name, &found),
+        category,
+        track: of(&mut ranges.track, &found),
+        start_ns: of(&mut ranges.start_ns, &found),
+        dur_ns: of(&mut ranges.dur_ns, &found),
+        sequence: of(&mut ranges.sequence, &found),
+        input_dims: of(&mut ranges.sizes, &found),
+        record_function_id: of(&mut ranges.op_id, &found),
+        ..ops.chosen(&found)
+    };
+}
+
+/// A column of the ranges with these indices; of all ranges it takes no memory of its own.
+fn of<T: Copy + Default>(column: &mut Column<T>, indices: &[usize]) -> Column<T> {
+    if indices.len() == column.len() { column.share() } else { column.chosen(indices) }
 }
 
 /// That of an annotation, for what `record_function` marked: it differs from operators by its name alone.

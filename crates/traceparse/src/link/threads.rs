@@ -34,7 +34,17 @@ pub(super) fn store_idents(tables: &mut Tables, tracks: &TrackTable, options: &R
             }
         )* };
     }
-    store!(ops, launches, python, ranges, memory, counters, instants, flows, spans, metadata, untimed_events);
+    store!(launches, python, ranges, memory, counters, instants, flows, spans, metadata, untimed_events);
+    let Tables { ops, ranges, .. } = tables;
+    let is_shared = ops.track.shares_with(&ranges.track);
+    for (name, idents, stored, of_ranges) in
+        [("pid", &pids, &mut ops.pid, &mut ranges.pid), ("tid", &tids, &mut ops.tid, &mut ranges.tid)]
+    {
+        if wants("ops", name) {
+            let is_same = is_shared && !of_ranges.is_empty();
+            *stored = if is_same { of_ranges.share() } else { column(idents, &ops.track) };
+        }
+    }
 }
 
 /// The table `threads`: one row per track, with what metadata events say of it; the last of each kind counts.

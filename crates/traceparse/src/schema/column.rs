@@ -2,11 +2,12 @@
 
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, PrimitiveArray};
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, NullBufferBuilder, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, NullBufferBuilder};
 use arrow_schema::{DataType, Field};
 use std::sync::Arc;
 
 use super::symbols::{DictionaryBuilder, Symbol};
+use super::values::Values;
 
 /// A column of `T` in which any row may be null.
 ///
@@ -15,7 +16,7 @@ use super::symbols::{DictionaryBuilder, Symbol};
 /// cost memory per row.
 #[derive(Debug)]
 pub struct Column<T> {
-    values: Vec<T>,
+    values: Values<T>,
     /// Leading nulls that `values` does not hold yet; non-zero only while `values` is empty.
     pending_nulls: usize,
     validity: NullBufferBuilder,
@@ -23,7 +24,7 @@ pub struct Column<T> {
 
 impl<T: Copy + Default> Default for Column<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), pending_nulls: 0, validity: NullBufferBuilder::new(0) }
+        Self { values: Values::default(), pending_nulls: 0, validity: NullBufferBuilder::new(0) }
     }
 }
 
@@ -49,12 +50,12 @@ impl<T: Copy + Default> Column<T> {
         match value {
             Some(v) => {
                 self.settle_nulls();
-                self.values.push(v);
+                self.values.own().push(v);
                 self.validity.append_non_null();
             }
             None if self.values.is_empty() => self.pending_nulls += 1,
             None => {
-                self.values.push(T::default());
+                self.values.own().push(T::default());
                 self.validity.append_null();
             }
         }
@@ -74,7 +75,7 @@ impl<T: Copy + Default> Column<T> {
 
     /// Applies `change` to every stored value, nulls' placeholders included.
     pub fn map_in_place(&mut self, change: impl Fn(T) -> T) {
-        for value in &mut self.values {
+        for value in self.values.own() {
             *value = change(*value);
         }
     }
@@ -86,14 +87,15 @@ impl<T: Copy + Default> Column<T> {
             if self.values.is_empty() {
                 self.pending_nulls += nulls;
             } else {
-                self.values.resize(self.values.len() + nulls, T::default());
+                let rows = self.values.len() + nulls;
+                self.values.own().resize(rows, T::default());
                 self.validity.append_n_nulls(nulls);
             }
             return;
         }
         self.settle_nulls();
         let rows = other.values.len();
-        self.values.append(&mut other.values);
+        self.values.own().append(other.values.own());
         match other.validity.finish() {
             Some(nulls) => self.validity.append_buffer(&nulls),
             None => self.validity.append_n_non_nulls(rows),
@@ -102,7 +104,7 @@ impl<T: Copy + Default> Column<T> {
 
     /// Removes every row and keeps the memory.
     pub(crate) fn clear(&mut self) {
-        self.values.clear();
+        self.values.own().clear();
         self.pending_nulls = 0;
         self.validity = NullBufferBuilder::new(0);
     }
@@ -132,14 +134,14 @@ impl<T: Copy + Default> Column<T> {
     /// its former places behind as holes in the heap.
     pub(crate) fn reserve_times(&mut self, factor: f64) {
         let more = (self.values.len() as f64 * (factor - 1.0)).max(0.0);
-        self.values.reserve_exact(more as usize);
+        self.values.own().reserve_exact(more as usize);
     }
 
     /// A column without nulls.
     pub fn from_values(values: Vec<T>) -> Self {
         let mut validity = NullBufferBuilder::new(0);
         validity.append_n_non_nulls(values.len());
-        Self { values, pending_nulls: 0, validity }
+        Self { values: values.into(), pending_nulls: 0, validity }
     }
 
     /// A column of `values` in which every `null` is a null.
@@ -157,7 +159,7 @@ impl<T: Copy + Default> Column<T> {
         }
         let mut validity = NullBufferBuilder::new(0);
         validity.append_buffer(&NullBuffer::new(valid));
-        Self { values, pending_nulls: 0, validity }
+        Self { values: values.into(), pending_nulls: 0, validity }
     }
 
     /// Raw values, placeholders of nulls included; empty for a column of nulls only.
@@ -175,16 +177,32 @@ impl<T: Copy + Default> Column<T> {
     #[cold]
     fn store_pending_nulls(&mut self) {
         let nulls = std::mem::take(&mut self.pending_nulls);
-        if self.values.capacity() < nulls {
-            self.values = vec![T::default(); nulls];
+        let values = self.values.own();
+        if values.capacity() < nulls {
+            *values = vec![T::default(); nulls];
         } else {
-            self.values.resize(nulls, T::default());
+            values.resize(nulls, T::default());
         }
         self.validity.append_n_nulls(nulls);
     }
 
+    /// Another column of the same rows, which take memory once until one of the columns changes.
+    pub(crate) fn share(&mut self) -> Self {
+        let mut validity = NullBufferBuilder::new(0);
+        match self.validity.finish_cloned() {
+            Some(nulls) => validity.append_buffer(&nulls),
+            None => validity.append_n_non_nulls(self.values.len()),
+        }
+        Self { values: self.values.share(), pending_nulls: self.pending_nulls, validity }
+    }
+
+    /// Whether the rows take the memory of those of `other`.
+    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+        self.values.shares_with(&other.values)
+    }
+
     /// Values and validity.
-    fn finish(mut self) -> (Vec<T>, Option<NullBuffer>) {
+    fn finish(mut self) -> (Values<T>, Option<NullBuffer>) {
         self.settle_nulls();
         let nulls = self.validity.finish();
         (self.values, nulls)
@@ -219,7 +237,7 @@ pub trait Cell {
 
 fn primitive<A: ArrowPrimitiveType>(column: Column<A::Native>) -> ArrayRef {
     let (values, nulls) = column.finish();
-    Arc::new(PrimitiveArray::<A>::new(ScalarBuffer::from(values), nulls))
+    Arc::new(PrimitiveArray::<A>::new(values.into(), nulls))
 }
 
 macro_rules! primitive_cell {
@@ -277,7 +295,7 @@ impl Cell for Symbol {
     }
     fn export(column: Column<Symbol>, dictionary: &mut DictionaryBuilder<'_>) -> ArrayRef {
         let (symbols, nulls) = column.finish();
-        dictionary.encode(symbols, nulls)
+        dictionary.encode(symbols.into(), nulls)
     }
 }
 
@@ -294,7 +312,7 @@ impl Cell for [i32; 3] {
     }
     fn export(column: Column<[i32; 3]>, _: &mut DictionaryBuilder<'_>) -> ArrayRef {
         let (values, nulls) = column.finish();
-        let numbers = PrimitiveArray::<Int32Type>::from(values.into_flattened());
+        let numbers = PrimitiveArray::<Int32Type>::from(Vec::from(values).into_flattened());
         let field = Field::new_list_field(DataType::Int32, true);
         Arc::new(FixedSizeListArray::new(Arc::new(field), 3, Arc::new(numbers), nulls))
     }

@@ -11,6 +11,7 @@ mod gpu;
 mod host;
 mod symbols;
 mod table;
+mod values;
 
 pub use captures::*;
 pub use column::{Cell, Column};

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use super::{Tiny, all, count, texts};
-use crate::schema::{DeviceRow, MetadataRow, SyncRow};
+use crate::schema::{DeviceRow, MetadataRow, RangeRow, SyncRow, Tables};
 use crate::stats::Code;
 use crate::tracks::Ident;
 
@@ -87,4 +87,38 @@ fn an_op_without_a_duration_is_a_leaf() {
     t.op("b", 7, 10..20, |_| {});
     let trace = t.link();
     assert_eq!(all(&trace.tables.ops.parent_row), [None, Some(a), Some(a)]);
+}
+
+/// A range for each name, one after the other on one thread.
+fn ranges(names: &[&str]) -> Tiny {
+    let mut t = Tiny::default();
+    for (name, start_ns) in names.iter().zip((0..).step_by(10)) {
+        let row = RangeRow {
+            row: t.next_row(),
+            name: Some(t.text(name)),
+            kind: t.text("push_pop"),
+            track: t.track(7),
+            start_ns,
+            dur_ns: Some(5),
+            ..Default::default()
+        };
+        t.trace.tables.ranges.push(row);
+    }
+    t
+}
+
+#[test]
+fn operators_take_the_memory_of_the_ranges_if_all_ranges_are_operators() {
+    let trace = ranges(&["aten::mm", "aten::add"]).link();
+    let Tables { ops, ranges: found, .. } = &trace.tables;
+    assert!(ops.start_ns.shares_with(&found.start_ns) && ops.pid.shares_with(&found.pid));
+    assert_eq!(all(&ops.start_ns), [Some(0), Some(10)]);
+    assert_eq!(all(&ops.tid), [Some(7), Some(7)]);
+
+    let trace = ranges(&["aten::mm", "epoch 1", "aten::add"]).link();
+    let Tables { ops, ranges: found, .. } = &trace.tables;
+    assert!(!ops.start_ns.shares_with(&found.start_ns) && !ops.pid.shares_with(&found.pid));
+    assert_eq!(all(&ops.start_ns), [Some(0), Some(20)]);
+    assert_eq!(all(&ops.row), [Some(0), Some(2)]);
+    assert_eq!(all(&found.start_ns), [Some(0), Some(10), Some(20)]);
 }
