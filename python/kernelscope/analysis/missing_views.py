@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.advice.record import names_like
+from kernelscope.analysis.advice.record import matching, names_like
 from kernelscope.analysis.costs.counters import CATEGORY
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -50,7 +50,7 @@ def missing_views(trace: Trace) -> pl.DataFrame:
 
 
 def _is_rocm(trace: Trace) -> bool:
-    return trace.meta.format == "kineto" and not names_like(trace.launches["name"], "^hip[A-Z]").is_empty()
+    return trace.meta.format == "kineto" and not names_like(trace, "launches", "^hip[A-Z]").is_empty()
 
 
 def _no_rows(table: str) -> Callable[[Trace], bool]:
@@ -68,7 +68,7 @@ def _no_values(table: str, column: str) -> Callable[[Trace], bool]:
 def _no_modules(trace: Trace) -> bool:
     if not _no_values("python", "module_id")(trace) or not _no_values("ops", "module_hierarchy")(trace):
         return False
-    return all(names_like(frame["name"], _LAYERS).is_empty() for frame in (trace.ops, trace.ranges))
+    return all(names_like(trace, table, _LAYERS).is_empty() for table in ("ops", "ranges"))
 
 
 def _no_stacks(trace: Trace) -> bool:
@@ -96,7 +96,7 @@ def _no_links(trace: Trace) -> bool:
 
 def _no_counters(trace: Trace) -> bool:
     # Samples of whole GPUs and of networks are counters, too, and of no kernel.
-    return names_like(trace.counters["category"], f"^{CATEGORY}$").is_empty()
+    return matching(trace.counters["category"], f"^{CATEGORY}$").is_empty()
 
 
 _CPU = "Profile with activities=[ProfilerActivity.CPU, ...]."

@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, names_like, rule
-from kernelscope.analysis.grouping import positions
+from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
@@ -35,23 +35,26 @@ def attention(facts: Facts) -> Attention:
 
 @per_trace
 def _found(trace: Trace) -> Attention:
-    works = trace.gpu_ops.select("device", "stream", "start_ns", "step", "kind", "name")
-    ops = trace.ops["name"][_places(trace, "ops", "op_row")]
-    ranges = trace.ranges["name"][_places(trace, "ranges", "range_row")]
-    is_softmax = (_like(ops, _SOFTMAX) | _like(ranges, _SOFTMAX) | _like(works["name"], _SOFTMAX)) & ~(
-        _like(ops, _LOG_SOFTMAX) | _like(ranges, _LOG_SOFTMAX)
+    work = trace.gpu_ops
+    op, around = _names(trace, "ops", "op_row"), _names(trace, "ranges", "range_row")
+    kinds = classes_of(work.select("kind", "name", op=op, around=around))
+    is_softmax = (_like("op", _SOFTMAX) | _like("around", _SOFTMAX) | _like("name", _SOFTMAX)) & ~(
+        _like("op", _LOG_SOFTMAX) | _like("around", _LOG_SOFTMAX)
     )
-    is_softmax = is_softmax & (works["kind"] == "kernel").fill_null(value=False)
-    nothing = pl.repeat(value=False, n=works.height, eager=True)
-    if not is_softmax.any():
+    of_kinds = kinds.keys.select(
+        softmax=is_softmax & (pl.col("kind") == "kernel").fill_null(value=False),
+        product=_like("op", _PRODUCTS) | _like("around", _PRODUCTS),
+    )
+    nothing = pl.repeat(value=False, n=work.height, eager=True)
+    if not of_kinds["softmax"].any():
         return Attention(nothing, nothing, 0)
-    is_product = _like(ops, _PRODUCTS) | _like(ranges, _PRODUCTS)
-    ordered = works.with_columns(softmax=is_softmax, product=is_product).with_row_index("at")
-    ordered = ordered.sort("device", "stream", "step", "start_ns", "at").with_row_index("place")
+    groups = classes_of(work.select("device", "stream", "step"))
+    ordered = work.select("start_ns", group=groups.of, kind=kinds.of).with_row_index("at")
+    ordered = ordered.sort("group", "start_ns", maintain_order=True).with_row_index("place")
+    ordered = ordered.hstack(of_kinds[ordered["kind"]])
     place = pl.when("product").then("place").cast(pl.Int64)
-    group = ["device", "stream", "step"]
     found = ordered.with_columns(
-        before=place.forward_fill().over(group), after=place.backward_fill().over(group)
+        before=place.forward_fill().over("group"), after=place.backward_fill().over("group")
     ).filter("softmax")
     here = pl.col("place").cast(pl.Int64)
     found = found.filter((here - pl.col("before") <= _BETWEEN) & (pl.col("after") - here <= _BETWEEN))
@@ -59,15 +62,15 @@ def _found(trace: Trace) -> Attention:
         found.select(place=pl.int_ranges("before", pl.col("after") + 1)).explode("place")["place"].unique()
     )
     marks = nothing.scatter(ordered["at"][places.drop_nulls()], values=True)
-    return Attention(marks, marks & is_product, found.height)
+    return Attention(marks, marks & kinds.spread(of_kinds["product"]), found.height)
 
 
-def _places(trace: Trace, table: str, column: str) -> pl.Series:
-    return positions(trace.tables[table]["row"], trace.gpu_ops[column])
+def _names(trace: Trace, table: str, column: str) -> pl.Series:
+    return gather_rows(trace.gpu_ops[column], trace.tables[table], "name")["name"]
 
 
-def _like(names: pl.Series, pattern: str) -> pl.Series:
-    return names.is_in(names_like(names, pattern).implode()).fill_null(value=False)
+def _like(names: str, pattern: str) -> pl.Expr:
+    return pl.col(names).cast(pl.String).str.contains(pattern).fill_null(value=False)
 
 
 @rule("Attention is not fused", _UNFUSED, "share of kernel time")
@@ -96,7 +99,7 @@ def attention_not_fused(facts: Facts) -> Iterator[Advice]:
 
 
 def _fused(facts: Facts) -> str:
-    if names_like(facts.trace.ops["name"], r"_scaled_dot_product_attention_math").len():
+    if names_like(facts.trace, "ops", r"_scaled_dot_product_attention_math").len():
         return (
             "scaled_dot_product_attention uses its math backend here. Use float16 or bfloat16 and a "
             "mask without gradients. torch.nn.attention.sdpa_kernel reports why the fused backends "

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import polars as pl
 
 from kernelscope.analysis.advice.critical import Critical
-from kernelscope.analysis.advice.record import names_like, rows_like
+from kernelscope.analysis.advice.record import matching, names_like, rows_like
 from kernelscope.analysis.advice.waits import REPLAYS, Gaps, classified_gaps
 from kernelscope.analysis.gpu.time import temporal_breakdown
 from kernelscope.analysis.gpu.work import GpuWork
@@ -232,7 +232,7 @@ class Facts:
     def named(self, pattern: str) -> pl.Series:
         """Marks the ``kernels`` whose names match ``pattern``."""
         names = self.kernels["name"]
-        return names.is_in(names_like(names, pattern).implode()).fill_null(value=False)
+        return names.is_in(matching(names, pattern).implode()).fill_null(value=False)
 
     @cached_property
     def communication(self) -> pl.DataFrame:
@@ -298,17 +298,17 @@ class Facts:
     @cached_property
     def graph_launches(self) -> int:
         """Number of graph replays."""
-        return rows_like(self.trace.launches.select("name"), REPLAYS).height
+        return rows_like(self.trace, "launches", REPLAYS, "row").height
 
     @cached_property
     def captures_graphs(self) -> bool:
         """Whether graphs are captured or built, as happens before the first replay."""
-        return names_like(self.trace.launches["name"], _CAPTURES).len() > 0
+        return names_like(self.trace, "launches", _CAPTURES).len() > 0
 
     @cached_property
     def is_compiled(self) -> bool:
         """Whether parts of the program were compiled by torch.compile."""
-        return names_like(self.trace.ops["name"], COMPILED).len() > 0
+        return names_like(self.trace, "ops", COMPILED).len() > 0
 
     @cached_property
     def compiling(self) -> pl.DataFrame:
@@ -342,7 +342,7 @@ class Facts:
     def gives_back(self) -> bool:
         """Whether the allocator returns memory to the driver in complete steps, as it does when memory is
         short."""
-        return names_like(self.allocations["name"], "Free|Release|Unmap").len() > 0
+        return matching(self.allocations["name"], "Free|Release|Unmap").len() > 0
 
     @property
     def has_frames(self) -> bool:
@@ -395,7 +395,7 @@ class Facts:
 
     def ops_named(self, pattern: str) -> pl.DataFrame:
         """Returns operators and annotations in complete steps whose names match ``pattern``."""
-        return self.inside(rows_like(self.trace.ops.select(_OF_OPS), pattern))
+        return self.inside(rows_like(self.trace, "ops", pattern, *_OF_OPS))
 
     def ops_doing(self, activity: str) -> pl.DataFrame:
         """Returns operators and annotations of an ``activity`` that belong to or overlap a complete step."""
@@ -418,8 +418,8 @@ class Facts:
     def launches_named(self, pattern: str) -> pl.DataFrame:
         """Returns runtime and driver calls in complete steps whose names match ``pattern``."""
         columns = ("row", "name", "start_ns", "dur_ns", "step", "op_row")
-        return self.inside(rows_like(self.trace.launches.select(columns), pattern))
+        return self.inside(rows_like(self.trace, "launches", pattern, *columns))
 
     def any_named(self, pattern: str) -> bool:
         """Returns whether the name of any operator or GPU operation in the trace matches ``pattern``."""
-        return any(names_like(table["name"], pattern).len() > 0 for table in (self.trace.ops, self.kernels))
+        return any(names_like(self.trace, table, pattern).len() > 0 for table in ("ops", "gpu_ops"))

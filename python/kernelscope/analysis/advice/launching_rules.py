@@ -39,7 +39,7 @@ def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
         value = facts.share(gpu.spent_ns)
         if value <= _LATE:
             continue
-        decoding = names_like(facts.trace.ops["name"], _DECODING).len()
+        decoding = names_like(facts.trace, "ops", _DECODING).len()
         steps = "decode steps" if decoding else "steps"
         yield Advice(
             f"{gpu.who}{steps} of {engine} replay no graph.",

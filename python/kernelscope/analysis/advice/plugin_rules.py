@@ -12,7 +12,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts, PartOfSteps
 from kernelscope.analysis.advice.kernel_rules import narrower_type, products_saving
-from kernelscope.analysis.advice.record import Advice, Cited, citing, names_like, rule
+from kernelscope.analysis.advice.record import Advice, Cited, citing, matching, rule
 from kernelscope.analysis.advice.remedies import RULE_OF, WAITED_FOR, remedy, serving_engine
 from kernelscope.analysis.gpu.summary import gpu_summary
 from kernelscope.analysis.gpu.time import temporal_breakdown
@@ -40,7 +40,7 @@ def data_loading(facts: Facts) -> Iterator[Advice]:
         return
     idle = max((causes.get("data", 0) for causes in facts.waited.values()), default=0)
     calls = facts.ops_doing("data_loading")
-    here = " The loader has no workers." if names_like(calls["name"], "_SingleProcess").len() else ""
+    here = " The loader has no workers." if matching(calls["name"], "_SingleProcess").len() else ""
     meanwhile = f" A GPU waited {format_ns(idle)} for data in gaps between its operations." if idle else ""
     yield Advice(
         f"{facts.who(part.device)}Only data loading runs for {format_percent(value)} of the step "

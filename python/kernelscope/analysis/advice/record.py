@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope.memo import per_trace
+from kernelscope.trace import Trace
+
 MOST_ROWS = 100
 """Maximum number of rows of the trace that a recommendation refers to."""
 
@@ -96,12 +99,23 @@ def longest_names(works: pl.DataFrame) -> list[str | None]:
     return sums.sort("dur_ns", "name", descending=[True, False])["name"].cast(pl.String).to_list()
 
 
-def names_like(names: pl.Series, pattern: str) -> pl.Series:
+@per_trace
+def _distinct_names(trace: Trace, table: str) -> pl.Series:
+    return trace.tables[table]["name"].unique()
+
+
+def matching(names: pl.Series, pattern: str) -> pl.Series:
     """Returns the distinct ``names``, a categorical column, that match ``pattern``."""
     distinct = names.unique().drop_nulls()
     return distinct.filter(distinct.cast(pl.String).str.contains(pattern))
 
 
-def rows_like(frame: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """Returns the rows of ``frame`` whose names match ``pattern``."""
-    return frame.filter(pl.col("name").is_in(names_like(frame["name"], pattern).implode()))
+def names_like(trace: Trace, table: str, pattern: str) -> pl.Series:
+    """Returns the distinct names in a table that match ``pattern``."""
+    return matching(_distinct_names(trace, table), pattern)
+
+
+def rows_like(trace: Trace, table: str, pattern: str, *columns: str) -> pl.DataFrame:
+    """Returns the ``columns`` of the rows of a table whose names match ``pattern``."""
+    found, rows = names_like(trace, table, pattern), trace.tables[table].select(columns)
+    return rows.filter(trace.tables[table]["name"].is_in(found.implode())) if found.len() else rows.clear()

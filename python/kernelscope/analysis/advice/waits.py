@@ -121,7 +121,7 @@ def _are_in_replays(trace: Trace, gaps: pl.DataFrame) -> pl.Series:
 
     Columns: of ``gaps``, needs ``device``, ``launch_row`` (of the work after it), ``start_ns``.
     """
-    replays = rows_like(trace.launches.select("row", "name"), REPLAYS)["row"]
+    replays = rows_like(trace, "launches", REPLAYS, "row")["row"]
     works = trace.gpu_ops.select("device", "launch_row", begins="start_ns")
     works = works.filter(pl.col("launch_row").is_in(replays.implode()))
     begins = works.group_by("device", "launch_row").agg(pl.col("begins").min())
