@@ -133,7 +133,7 @@ def _database_lines(found: list[dict[str, Any]]) -> Iterator[str]:
     """The figures of the largest database, if some were taken of databases."""
     tables = [table for table in found if "task or report" in table["columns"]]
     if tables:
-        columns = ("task or report", "CPU s", "x sqlite3", "peak, MB", "of the file")
+        columns = ("task or report", "s", "CPU s", "x sqlite3", "peak, MB", "of the file")
         yield f"| {tables[-1]['title']}: {' | '.join(columns)} |"
         yield f"|{'---|' * len(columns)}"
         yield from (f"| {' | '.join(row[column] for column in columns)} |" for row in _rows(tables[-1]))

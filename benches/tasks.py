@@ -197,6 +197,12 @@ def nvtx_projection(parse: Any, read_for: Any, project: Any, add_up: Any, path: 
     add_up(trace)
 
 
+@task("kernelscope:read", "kernelscope.view.app:QUESTIONS", "kernelscope.view.parameters:Parameters")
+def viewer(read: Any, questions: Any, parameters: Any, path: str, name: str) -> None:
+    """A viewer reads its trace and answers one question about it."""
+    questions[name](_keep(read(path)), parameters({}))
+
+
 @task(*_NSYS, "kernelscope.report.compat.nsys:write")
 def nsys_parquet(parse: Any, read_for: Any, write: Any, path: str, name: str) -> None:
     """A report of nsys into a Parquet file."""
