@@ -31,35 +31,42 @@ NVTX_REPORTS = (
     "nvtx_gpu_proj_sum", "nvtx_gpu_proj_trace", "nvtx_kern_sum",
 )  # fmt: skip
 
-# The report of the whole, and the commands that print a line for each kernel.
-COMMANDS = ("analyze", "prof", "parse")
+# Commands that print a line for each kernel, and the report of the whole.
+PRINTED = ("prof", "parse")
+COMMANDS = ("analyze", *PRINTED)
 
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 _NAMED_KERNELS = f"{_KERNELS} JOIN StringIds ON id = demangledName"
 SQLITE = "Python's sqlite3 fetches name, start and end of all kernels"
 READ, READ_ALONE = "`kernelscope.read`", "`kernelscope.read` with one thread"
+SUMMARY, PROJECTED = "The kernel summary as a frame", "The sums of projected ranges as a frame"
+PROJECTION = "`nvtx_projection`, and its sums by name"
+PARQUET = "Every GPU operation into a Parquet file"
 VIEWED = "The viewer's overview", "The viewer's flame graph"
 TASKS = {
     "Python's sqlite3 fetches the name's number, start and end of all kernels": (
         "sqlite", f"SELECT demangledName, start, end FROM {_KERNELS}",
     ),
     SQLITE: ("sqlite", f"SELECT value, start, end FROM {_NAMED_KERNELS}"),
-    "The kernel summary as a frame": ("nsys_report", "cuda_gpu_kern_sum"),
-    "The sums of projected ranges as a frame": ("nsys_report", "nvtx_gpu_proj_sum"),
-    "`nvtx_projection`, and its sums by name": ("nvtx_projection",),
-    "Every GPU operation into a Parquet file": ("nsys_parquet", "cuda_gpu_trace"),
+    SUMMARY: ("nsys_report", "cuda_gpu_kern_sum"),
+    PROJECTED: ("nsys_report", "nvtx_gpu_proj_sum"),
+    PROJECTION: ("nvtx_projection",),
+    PARQUET: ("nsys_parquet", "cuda_gpu_trace"),
     READ: ("kernelscope",),
     READ_ALONE: ("kernelscope", "1"),
     **{title: ("viewer", name) for title, name in zip(VIEWED, ("overview", "flame"), strict=True)},
 }  # fmt: skip
 """Task of tasks.py and its arguments after the path, by title."""
 BOUNDS: tuple[tuple[str, str, float, str], ...] = (
-    *(("x sqlite3", title, most, "x") for title, most in zip(list(TASKS)[2:6], (1, 6.5, 6, 2), strict=True)),
+    ("x sqlite3", SUMMARY, 1, "x"),
+    ("x sqlite3", PROJECTED, 6.5, "x"),
+    ("x sqlite3", PROJECTION, 6, "x"),
+    ("x sqlite3", PARQUET, 2, "x"),
     *(("of the file", report, 1 / 3, "x") for report in REPORTS),
     *(("of the file", report, 1, "x") for report in NVTX_REPORTS),
     # 15 s and 1 GiB were promised for 1.03 GB.
-    *(("cpu_s_per_gb", command, 14.5, "s") for command in COMMANDS[1:]),
-    *(("of the file", command, 1.04, "x") for command in COMMANDS[1:]),
+    *(("cpu_s_per_gb", command, 14.5, "s") for command in PRINTED),
+    *(("of the file", command, 1.04, "x") for command in PRINTED),
     ("cpu_s", READ, 4, "s"),
     ("of the file", READ, 1, "x"),
     ("of one thread", READ, 1 / 1.7, "x"),

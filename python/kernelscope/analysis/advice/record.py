@@ -101,18 +101,21 @@ def longest_names(works: pl.DataFrame) -> list[str | None]:
 
 @per_trace
 def _distinct_names(trace: Trace, table: str) -> pl.Series:
-    return trace.tables[table]["name"].unique()
+    return trace.tables[table]["name"].unique().drop_nulls()
 
 
 def matching(names: pl.Series, pattern: str) -> pl.Series:
     """Returns the distinct ``names``, a categorical column, that match ``pattern``."""
-    distinct = names.unique().drop_nulls()
-    return distinct.filter(distinct.cast(pl.String).str.contains(pattern))
+    return _of_pattern(names.unique().drop_nulls(), pattern)
 
 
 def names_like(trace: Trace, table: str, pattern: str) -> pl.Series:
     """Returns the distinct names in a table that match ``pattern``."""
-    return matching(_distinct_names(trace, table), pattern)
+    return _of_pattern(_distinct_names(trace, table), pattern)
+
+
+def _of_pattern(distinct: pl.Series, pattern: str) -> pl.Series:
+    return distinct.filter(distinct.cast(pl.String).str.contains(pattern))
 
 
 def rows_like(trace: Trace, table: str, pattern: str, *columns: str) -> pl.DataFrame:

@@ -95,9 +95,7 @@ def folded_stacks(
 def _by_thread(trace: Trace, trie: Trie, own: pl.DataFrame, most: int) -> pl.DataFrame:
     """The stacks of each thread; GPU work counts for the thread of its operator."""
     labels = dict(thread_labels(trace.threads).select("track", "label").iter_rows())
-    # The calls of the runtime that belong to no operator have a number below 0 for their thread.
-    track = pl.col("track")
-    own = own.with_columns(track=pl.when(track < 0).then(-1 - track).otherwise(track))
+    own = own.with_columns(track=of_thread(pl.col("track")))
     tables = [
         trie.folded(part.select("path", "value_ns"), most=most).with_columns(
             thread=pl.lit(labels.get(thread, _UNLINKED))
@@ -107,6 +105,11 @@ def _by_thread(trace: Trace, trie: Trie, own: pl.DataFrame, most: int) -> pl.Dat
     # For the columns, where there is no thread.
     tables.append(trie.folded(own.select("path", "value_ns").clear(), most=0).with_columns(thread=pl.lit("")))
     return pl.concat(tables).sort("value_ns", "thread", descending=[True, False], maintain_order=True)
+
+
+def of_thread(track: pl.Expr) -> pl.Expr:
+    """Returns the track of the thread: calls that belong to no operator have a number below 0 for it."""
+    return pl.when(track < 0).then(-1 - track).otherwise(track)
 
 
 def stack_rows(trace: Trace, by: str, metric: str) -> tuple[pl.DataFrame, Trie]:

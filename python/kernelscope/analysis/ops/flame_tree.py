@@ -9,6 +9,7 @@ from kernelscope.analysis.ops.call_stacks import Trie
 from kernelscope.analysis.ops.flame import (
     clean_name,
     has_recorded_stacks,
+    of_thread,
     python_frames,
     shown_frame_name,
     stack_rows,
@@ -93,9 +94,7 @@ def flame_tree(
 
 def _stacks_of(rows: pl.DataFrame) -> Classes:
     """The threads and paths of events, and those of each."""
-    track = pl.col("track").cast(pl.Int64)
-    # The calls of the runtime that belong to no operator have a number below 0 for their thread.
-    track = pl.when(track < 0).then(-1 - track).otherwise(track)
+    track = of_thread(pl.col("track").cast(pl.Int64))
     return classes_of(rows.select(track.alias("track"), pl.col("path").cast(pl.UInt32)))
 
 
