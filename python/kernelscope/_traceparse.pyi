@@ -82,6 +82,20 @@ class RangeProjector:
     def pairs(self) -> ArrowTable:
         """Returns every pair of a ``range`` and the ``launch_row`` of a call in it, and clears all inputs."""
 
+class DependencyGraph:
+    """Finds what each event waited for; see ``analysis/dependencies/graph.py``."""
+
+    def __init__(self, host: Frame, gpu: Frame, waits: Frame) -> None: ...
+    def edge_names(self) -> list[str]: ...
+    def size(self) -> ArrowTable:
+        """Returns the numbers of ``nodes``, of ``edges`` and of edges that were ``cut``."""
+
+    def replay(self) -> ArrowTable:
+        """Returns ``start_ns`` and ``end_ns`` of every event of the replayed graph."""
+
+    def critical_path(self, start_ns: int, end_ns: int) -> ArrowTable:
+        """Returns ``start_ns``, ``dur_ns``, ``event``, ``class`` and ``edge`` of each segment."""
+
 class AllocatorRecords:
     """Matches allocations and frees on each device; see ``analysis/memory/records.py``."""
 

@@ -12,6 +12,7 @@ import polars as pl
 from kernelscope import analysis
 from kernelscope.analysis.costs.achieved import known_pct
 from kernelscope.analysis.costs.costed import KNOWN
+from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.intervals import covered_ns
 from kernelscope.analysis.ranges.projection import enclosing_pairs, recorded_annotations
 from kernelscope.analysis.replays import with_replayed_ops
@@ -363,6 +364,21 @@ def lanes(trace: Trace) -> Iterator[str]:
         yield f"{format_count(crowded)} overlap the previous one"
 
 
+@_law("Replaying the unchanged graph of dependencies gives every recorded time.")
+def replayed(trace: Trace) -> Iterator[str]:
+    """Checks start and end of all events, and that critical paths fill their windows."""
+    graph, events = dependencies(trace)
+    found = pl.DataFrame(graph.replay()).hstack(events.select(recorded_ns="start_ns", length_ns="dur_ns"))
+    start, end = pl.col("recorded_ns"), pl.col("recorded_ns") + pl.col("length_ns")
+    if (count := found.filter((pl.col("start_ns") != start) | (pl.col("end_ns") != end)).height) > 0:
+        yield f"{format_count(count)} events are replayed at other times"
+    for step in (None, *trace.steps["step"].drop_nulls().head(_MOST_NAMED)):
+        path = analysis.critical_path(trace, step)
+        ends = path["start_ns"] + path["dur_ns"]
+        if (path["start_ns"].tail(-1) != ends.head(-1)).any():
+            yield f"the critical path of step {step} has gaps"
+
+
 @_law("Advice refers to existing rows and promises at most the time of all steps.")
 def advice(trace: Trace) -> Iterator[str]:
     """Checks each with the rows it refers to."""
@@ -460,6 +476,7 @@ LAWS = [
     coverage,
     peaks,
     costs,
+    replayed,
     advice,
     differences,
     within,

@@ -7,6 +7,7 @@
 pub mod call_tree;
 pub mod comparison;
 pub mod costing;
+pub mod dependencies;
 pub mod export;
 pub mod frame;
 pub mod interval;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use framekernels::{call_tree, interval, memory, projection, timeline};
+use framekernels::{call_tree, dependencies, interval, memory, projection, timeline};
 use pyo3::prelude::*;
 
 use crate::frame::{ArrowTable, Frame, answer, answer_watched, run};
@@ -97,6 +97,27 @@ methods! {
     shared(&self) -> ArrowTable = self.0.shared();
     groups(&self) -> ArrowTable = self.0.groups();
     hidden_by(&self, cover: &Intervals) -> ArrowTable = self.0.hidden_by(&cover.0);
+}
+
+/// See `framekernels::dependencies::DependencyGraph`.
+#[pyclass(frozen, module = "kernelscope._traceparse")]
+pub(crate) struct DependencyGraph(dependencies::DependencyGraph);
+
+methods! {
+    DependencyGraph {
+        #[new]
+        fn new(py: Python<'_>, host: Frame, gpu: Frame, waits: Frame) -> PyResult<Self> {
+            run(py, || dependencies::DependencyGraph::new(&host, &gpu, &waits)).map(Self)
+        }
+
+        /// The names of edges, by number.
+        fn edge_names(&self) -> [&'static str; 8] {
+            dependencies::EDGES
+        }
+    }
+    size(&self) -> ArrowTable = self.0.size();
+    replay(&self) -> ArrowTable = self.0.replay();
+    critical_path(&self, start_ns: i64, end_ns: i64) -> ArrowTable = self.0.critical_path(start_ns, end_ns);
 }
 
 /// See `framekernels::memory::AllocatorRecords`.

@@ -17,7 +17,9 @@ mod watch;
 #[pyo3::pymodule]
 mod _traceparse {
     #[pymodule_export]
-    use super::classes::{AllocatorRecords, CallTree, Intervals, RangeProjector, TimelineIndex};
+    use super::classes::{
+        AllocatorRecords, CallTree, DependencyGraph, Intervals, RangeProjector, TimelineIndex,
+    };
     #[pymodule_export]
     use super::demo::{demo_layouts, write_demo, write_demo_database, write_demo_serving};
     #[pymodule_export]

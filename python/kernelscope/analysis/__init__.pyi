@@ -5,6 +5,7 @@ from kernelscope.analysis.costs.attainable import roofline as roofline
 from kernelscope.analysis.costs.counters import counters_with_operators as counters_with_operators
 from kernelscope.analysis.costs.estimated import estimated_costs as estimated_costs
 from kernelscope.analysis.costs.table import costs as costs
+from kernelscope.analysis.dependencies.path import critical_path as critical_path
 from kernelscope.analysis.diff.comparison import diff_steps as diff_steps
 from kernelscope.analysis.diff.tables import diff as diff
 from kernelscope.analysis.diff.tables import diff_kernels as diff_kernels

@@ -17,6 +17,7 @@ mod tests;
 
 pub use forest::{Circular, Forest, marked_around};
 pub use innermost::{Nested, Points, innermost};
+pub(crate) use nest::by_group;
 pub use nest::{Slices, nest};
 pub use own_time::own_times;
 pub use paths::{Fold, Paths, fold_paths, folded, path_texts, texts_of_paths};

@@ -22,7 +22,7 @@ pub struct Slices<'a, G = i64> {
 
 impl<G> Slices<'_, G> {
     #[inline]
-    pub(super) fn time(&self, at: u32) -> (i64, i64) {
+    pub(crate) fn time(&self, at: u32) -> (i64, i64) {
         let value = |times: &[i64]| times.get(at as usize).copied().unwrap_or_default();
         let start = value(self.starts);
         (start, start.saturating_add(value(self.lengths)))
@@ -37,7 +37,7 @@ impl<G> Slices<'_, G> {
 
     /// The same, with what decides between intervals of one time.
     #[inline]
-    pub(super) fn key(&self, at: u32) -> (i64, Reverse<i64>, u32) {
+    pub(crate) fn key(&self, at: u32) -> (i64, Reverse<i64>, u32) {
         let (start, end) = self.span(at);
         (start, end, self.rows.get(at as usize).copied().unwrap_or(NONE))
     }
@@ -116,7 +116,7 @@ fn nest_sorted<G: Copy + Eq + Hash>(slices: &Slices<'_, G>, counts: impl Fn(u32)
 }
 
 /// The groups with the positions of their members that count.
-pub(super) fn by_group<G: Copy + Eq + Hash>(
+pub(crate) fn by_group<G: Copy + Eq + Hash>(
     groups: &[G],
     counts: impl Fn(u32) -> bool,
 ) -> Vec<(G, Vec<u32>)> {

@@ -1,0 +1,147 @@
+//! The graph, its replay, and what it tells of itself.
+
+use std::cmp::Reverse;
+
+use arrow_array::types::UInt8Type;
+use arrow_array::{BooleanArray, RecordBatch};
+use hashbrown::HashMap;
+
+use super::edges::{Edge, Finder, Wait, settle};
+use super::lanes::Lanes;
+use super::order::{Run, order};
+use crate::call_tree::Slices;
+use crate::frame::{Frame, NONE, Result, column, invalid, is_set, records, table};
+
+/// What each event waited for, with the length of each wait.
+#[derive(Debug)]
+pub struct DependencyGraph {
+    pub(super) lanes: Lanes,
+    /// In order of their targets.
+    pub(super) edges: Vec<Edge>,
+    runs: Vec<Run>,
+    cut: usize,
+    calls: usize,
+    /// The lanes that decide when a window ends: streams and the threads that launch on them, or else the thread
+    /// with most events. Others, such as watchdogs, wait for something that does not hold up a step.
+    pub(super) deciding: Vec<usize>,
+}
+
+impl DependencyGraph {
+    /// Builds the graph of events of the host and of GPU operations.
+    ///
+    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns` `caller` (the track that waits
+    /// for an event of autograd; null for none) and `class` (0 for that of the event around it). `gpu` has `row`, `stream` (a number), `process`, `start_ns`,
+    /// `dur_ns`, `launch` (position in `host`; null for none) and `is_copy`. `waits` has `call` and `until`
+    /// (positions in `host`; see [`Wait`]), `process`, `on` and `stream` (numbers of streams) and
+    /// `only_waits`.
+    pub fn new(host: &Frame, gpu: &Frame, waits: &Frame) -> Result<Self> {
+        let (calls, works) = (host.height(), gpu.height());
+        let nodes = calls.checked_add(works).and_then(|events| events.checked_mul(2));
+        nodes.filter(|&nodes| nodes < NONE as usize).ok_or_else(|| invalid("too many events"))?;
+        let of_host = [host.i64_array("track")?, host.i64_array("start_ns")?, host.i64_array("dur_ns")?];
+        let of_gpu = [gpu.i64_array("stream")?, gpu.i64_array("start_ns")?, gpu.i64_array("dur_ns")?];
+        let rows = [host.u32_array("row")?, gpu.u32_array("row")?];
+        let mut lanes = Lanes::new(
+            Slices { groups: &of_host[0], starts: &of_host[1], lengths: &of_host[2], rows: &rows[0] },
+            host.values::<UInt8Type>("class")?,
+            Slices { groups: &of_gpu[0], starts: &of_gpu[1], lengths: &of_gpu[2], rows: &rows[1] },
+        );
+        let callers = host.nullable_i64("caller")?;
+        let callers: HashMap<u32, i64> = (0..).zip(&callers).filter_map(|(at, of)| Some((at, of?))).collect();
+        let copies = gpu.filled_array::<BooleanArray>("is_copy")?.values();
+        let launches = gpu.u32_array("launch")?;
+        check(&launches, calls)?;
+        let finder = Finder {
+            lanes: &mut lanes,
+            calls,
+            launches: &launches,
+            copies: &|at| is_set(copies, at),
+            processes: &gpu.u32_array("process")?,
+            edges: Vec::new(),
+            delay: 0,
+            gap: 0,
+        };
+        let mut edges = finder.find(&waits_of(waits, calls)?, &callers);
+        edges.sort_by_key(|edge| edge.target);
+        let (runs, cut) = order(&lanes, &mut edges);
+        settle(&mut lanes, &mut edges);
+        let deciding = deciding(&lanes, &edges);
+        Ok(Self { lanes, edges, runs, cut, calls, deciding })
+    }
+
+    /// Numbers of `nodes`, of `edges` of all kinds, and of those that were `cut`.
+    pub fn size(&self) -> Result<RecordBatch> {
+        let inside = self.lanes.times.len() - self.lanes.groups.len();
+        let sizes = [(self.lanes.times.len(), inside + self.edges.len(), self.cut)];
+        records!(sizes, size => nodes: size.0 as i64, edges: size.1 as i64, cut: size.2 as i64)
+    }
+
+    /// Start and end of every event, of the host and then of the GPU, if each edge takes as long as it does:
+    /// `start_ns`, `end_ns`.
+    pub fn replay(&self) -> Result<RecordBatch> {
+        let times = self.replayed();
+        let at = |nodes: &[u32]| column(nodes.iter().map(|&node| times[node as usize]));
+        table([("start_ns", at(&self.lanes.starts)), ("end_ns", at(&self.lanes.ends))])
+    }
+
+    /// The time of every node.
+    fn replayed(&self) -> Vec<i64> {
+        let mut times = vec![0_i64; self.lanes.times.len()];
+        for &(from, to) in &self.runs {
+            let first = self.edges.partition_point(|edge| edge.target < from);
+            let mut edges = self.edges[first..].iter().peekable();
+            let mut last = if self.lanes.is_first(from) { 0 } else { times[from as usize - 1] };
+            for node in from..to {
+                last = last.saturating_add(self.lanes.lengths[node as usize]);
+                while let Some(edge) = edges.next_if(|edge| edge.target == node) {
+                    last = last.max(times[edge.source as usize].saturating_add(edge.length));
+                }
+                times[node as usize] = last;
+            }
+        }
+        times
+    }
+
+    /// Whether an event is one of the host.
+    pub(super) fn is_call(&self, event: u32) -> bool {
+        (event as usize) < self.calls
+    }
+}
+
+/// See [`DependencyGraph::deciding`].
+fn deciding(lanes: &Lanes, edges: &[Edge]) -> Vec<usize> {
+    let launches = edges.iter().filter(|edge| edge.target >= lanes.firsts[lanes.threads]);
+    let mut deciding: Vec<usize> = launches.map(|edge| lanes.lane_of(edge.source)).collect();
+    deciding.extend(lanes.threads..lanes.groups.len());
+    if deciding.is_empty() {
+        deciding.extend((0..lanes.threads).max_by_key(|&lane| (lanes.lane(lane).len(), Reverse(lane))));
+    }
+    deciding.sort_unstable();
+    deciding.dedup();
+    deciding
+}
+
+fn waits_of(waits: &Frame, calls: usize) -> Result<Vec<Wait>> {
+    let names = ["call", "process", "on", "until", "stream"];
+    let columns = names.map(|name| waits.u32_array(name));
+    let [call, process, on, until, stream] = columns;
+    let (call, process, on, until, stream) = (call?, process?, on?, until?, stream?);
+    check(&call, calls)?;
+    check(&until, calls)?;
+    let only_waits = waits.flags("only_waits")?;
+    let wait = |at: usize| Wait {
+        call: call[at],
+        process: process[at],
+        on: on[at],
+        until: until[at],
+        stream: stream[at],
+        only_waits: is_set(&only_waits, at),
+    };
+    Ok((0..waits.height()).filter(|&at| call[at] != NONE).map(wait).collect())
+}
+
+/// Refuses positions beyond the events of the host.
+fn check(positions: &[u32], calls: usize) -> Result<()> {
+    let is_right = positions.iter().all(|&at| at == NONE || (at as usize) < calls);
+    is_right.then_some(()).ok_or_else(|| invalid("a position is not among the events of the host"))
+}

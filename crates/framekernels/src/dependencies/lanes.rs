@@ -1,0 +1,136 @@
+//! The nodes of the graph: starts and ends of events in order, lane by lane.
+
+use crate::call_tree::{Slices, by_group};
+use crate::frame::NONE;
+
+use super::Kind;
+
+/// Nodes in lanes. Host events come first, then GPU operations; each is known by its position among them.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    /// Recorded time of each node.
+    pub(super) times: Vec<i64>,
+    /// The event whose start or end each node is.
+    pub(super) events: Vec<u32>,
+    /// The innermost event between the node before and each node; [`NONE`] where there is none.
+    pub(super) owners: Vec<u32>,
+    /// What the edge from the node before stands for.
+    pub(super) kinds: Vec<Kind>,
+    /// Length of that edge; the first node of a lane has its time, as if the node before were at 0.
+    pub(super) lengths: Vec<i64>,
+    /// The class of each event of the host: its own, or that of the events around it.
+    pub(super) classes: Vec<u8>,
+    /// Start and end of each event.
+    pub(super) starts: Vec<u32>,
+    pub(super) ends: Vec<u32>,
+    /// The first node of each lane, threads before streams, and the number of nodes.
+    pub(super) firsts: Vec<u32>,
+    /// The group of each lane: the track of a thread or the number of a stream.
+    pub(super) groups: Vec<i64>,
+    pub(super) threads: usize,
+    /// Whether the times of each lane increase: operations of a stream may overlap.
+    is_in_order: Vec<bool>,
+}
+
+impl Lanes {
+    /// `classes` has a number for each event of the host, 0 for one that has the class of what is around it.
+    pub(super) fn new(host: Slices<'_>, classes: &[u8], gpu: Slices<'_>) -> Self {
+        let (calls, events) = (host.groups.len(), host.groups.len() + gpu.groups.len());
+        let mut lanes = Self { starts: vec![NONE; events], ends: vec![NONE; events], ..Self::default() };
+        lanes.classes = classes.to_vec();
+        for (group, members) in by_group(host.groups, |_| true) {
+            lanes.groups.push(group);
+            lanes.firsts.push(lanes.times.len() as u32);
+            lanes.add_thread(&host, members);
+        }
+        lanes.threads = lanes.groups.len();
+        for (group, members) in by_group(gpu.groups, |_| true) {
+            lanes.groups.push(group);
+            lanes.firsts.push(lanes.times.len() as u32);
+            lanes.add_stream(&gpu, members, calls as u32);
+        }
+        lanes.firsts.push(lanes.times.len() as u32);
+        lanes.is_in_order =
+            (0..lanes.groups.len()).map(|at| lanes.times[lanes.lane(at)].is_sorted()).collect();
+        lanes
+    }
+
+    /// The nodes of a lane.
+    pub(super) fn lane(&self, lane: usize) -> std::ops::Range<usize> {
+        self.firsts[lane] as usize..self.firsts[lane + 1] as usize
+    }
+
+    /// The lane of a node.
+    pub(super) fn lane_of(&self, node: u32) -> usize {
+        self.firsts.partition_point(|&first| first <= node) - 1
+    }
+
+    /// The events of a thread, which nest as a call stack does; those that overlap in part are side by side.
+    fn add_thread(&mut self, slices: &Slices<'_>, mut members: Vec<u32>) {
+        members.sort_by_key(|&at| slices.key(at));
+        // What has not ended, the first end last.
+        let mut open: Vec<(i64, u32)> = Vec::new();
+        for at in members {
+            let (start, end) = slices.time(at);
+            while let Some((ended, event)) = open.pop_if(|open| open.0 <= start) {
+                self.ends[event as usize] = self.add(ended, event, event, Kind::Host);
+            }
+            let owner = open.last().map_or(NONE, |&(_, event)| event);
+            self.starts[at as usize] = self.add(start, at, owner, Kind::Host);
+            if self.classes[at as usize] == 0 {
+                self.classes[at as usize] = self.classes.get(owner as usize).copied().unwrap_or_default();
+            }
+            let place = open.partition_point(|&(other, _)| other >= end);
+            open.insert(place, (end, at));
+        }
+        while let Some((ended, event)) = open.pop() {
+            self.ends[event as usize] = self.add(ended, event, event, Kind::Host);
+        }
+    }
+
+    /// The operations of a stream, in order of their starts.
+    fn add_stream(&mut self, slices: &Slices<'_>, mut members: Vec<u32>, calls: u32) {
+        // An operation that takes no time comes before one that starts with it.
+        let key = |&at: &u32| (slices.time(at), slices.rows.get(at as usize).copied());
+        members.sort_by_key(key);
+        for at in members {
+            let ((start, end), event) = (slices.time(at), calls + at);
+            self.starts[event as usize] = self.add(start, event, NONE, Kind::Stream);
+            self.ends[event as usize] = self.add(end, event, event, Kind::Execution);
+        }
+    }
+
+    fn add(&mut self, time: i64, event: u32, owner: u32, kind: Kind) -> u32 {
+        let node = self.times.len();
+        let is_first = self.firsts.last().is_some_and(|&first| first as usize == node);
+        let before = if is_first { 0 } else { self.times[node - 1] };
+        self.times.push(time);
+        self.events.push(event);
+        self.owners.push(owner);
+        self.kinds.push(kind);
+        self.lengths.push(time.saturating_sub(before));
+        node as u32
+    }
+
+    pub(super) fn is_first(&self, node: u32) -> bool {
+        self.firsts.binary_search(&node).is_ok()
+    }
+
+    /// The time of the node before in the lane; 0 before the first.
+    pub(super) fn time_before(&self, node: u32) -> i64 {
+        if self.is_first(node) { 0 } else { self.times[node as usize - 1] }
+    }
+
+    /// The last node of a lane that is no later than `time`.
+    pub(super) fn last_until(&self, lane: usize, time: i64) -> Option<u32> {
+        let nodes = self.lane(lane);
+        let times = &self.times[nodes.clone()];
+        let at = if self.is_in_order[lane] {
+            times.partition_point(|&at| at <= time).checked_sub(1)
+        } else {
+            let before = times.iter().enumerate().filter(|&(_, &at)| at <= time);
+            before.max_by_key(|&(_, &at)| at).map(|(at, _)| at)
+        };
+        at.map(|at| (nodes.start + at) as u32)
+    }
+}

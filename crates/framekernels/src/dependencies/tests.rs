@@ -1,0 +1,221 @@
+//! Graphs of small traces, and laws of graphs of any.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
+use arrow_array::{ArrayRef, RecordBatch};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{DependencyGraph, EDGES};
+use crate::frame::{Frame, NONE, column, positions, table};
+
+fn frame<const N: usize>(columns: [(&str, ArrayRef); N]) -> Frame {
+    let batch = table(columns).unwrap();
+    Frame::new(&batch.schema(), vec![batch]).unwrap()
+}
+
+/// Events of a host and of streams, and what waits for what.
+#[derive(Debug, Clone, Default)]
+struct Events {
+    /// Thread, start, duration and the thread that waits.
+    host: Vec<(i64, i64, i64, Option<i64>)>,
+    /// Stream, start, duration, call and whether it is a copy.
+    gpu: Vec<(u32, i64, i64, u32, bool)>,
+    /// Call, stream that is waited for, the call that recorded the event, and stream that waits.
+    waits: Vec<[u32; 4]>,
+}
+
+impl Events {
+    fn graph(&self) -> DependencyGraph {
+        let callers = self.host.iter().map(|event| event.3);
+        let host = frame([
+            ("row", positions((0..self.host.len() as u32).collect())),
+            ("track", column(self.host.iter().map(|event| event.0))),
+            ("start_ns", column(self.host.iter().map(|event| event.1))),
+            ("dur_ns", column(self.host.iter().map(|event| event.2))),
+            ("caller", column(callers)),
+            ("class", column(self.host.iter().map(|_| 0_u8))),
+        ]);
+        let gpu = frame([
+            ("row", positions((0..self.gpu.len() as u32).collect())),
+            ("stream", positions(self.gpu.iter().map(|event| event.0).collect())),
+            ("process", column(self.gpu.iter().map(|_| 0_u32))),
+            ("start_ns", column(self.gpu.iter().map(|event| event.1))),
+            ("dur_ns", column(self.gpu.iter().map(|event| event.2))),
+            ("launch", positions(self.gpu.iter().map(|event| event.3).collect())),
+            ("is_copy", column(self.gpu.iter().map(|event| event.4))),
+        ]);
+        let of_waits = |at: usize| positions(self.waits.iter().map(|wait| wait[at]).collect());
+        let waits = frame([
+            ("call", of_waits(0)),
+            ("process", column(self.waits.iter().map(|_| 0_u32))),
+            ("on", of_waits(1)),
+            ("until", of_waits(2)),
+            ("stream", of_waits(3)),
+            ("only_waits", column(self.waits.iter().map(|_| true))),
+        ]);
+        DependencyGraph::new(&host, &gpu, &waits).unwrap()
+    }
+
+    /// Start and end of every event.
+    fn times(&self) -> Vec<(i64, i64)> {
+        let host = self.host.iter().map(|event| (event.1, event.1 + event.2));
+        host.chain(self.gpu.iter().map(|event| (event.1, event.1 + event.2))).collect()
+    }
+}
+
+fn numbers(batch: &RecordBatch, name: &str) -> Vec<i64> {
+    batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().values().to_vec()
+}
+
+fn replayed(graph: &DependencyGraph) -> Vec<(i64, i64)> {
+    let batch = graph.replay().unwrap();
+    numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "end_ns")).collect()
+}
+
+/// Start, duration, event and edge of each segment.
+fn path(graph: &DependencyGraph, start: i64, end: i64) -> Vec<(i64, i64, Option<u32>, &'static str)> {
+    let batch = graph.critical_path(start, end).unwrap();
+    let events = batch.column_by_name("event").unwrap().as_primitive::<UInt32Type>().iter();
+    let edges = batch.column_by_name("edge").unwrap().as_primitive::<UInt8Type>().values().to_vec();
+    let times = numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "dur_ns"));
+    let named = edges.into_iter().map(|edge| EDGES[edge as usize]);
+    times.zip(events.zip(named)).map(|((start, dur), (event, edge))| (start, dur, event, edge)).collect()
+}
+
+/// A step with two kernels, of which the second waits for the first, and a synchronisation.
+fn step() -> Events {
+    Events {
+        host: vec![
+            (1, 0, 200, None),  // 0: an operator
+            (1, 10, 10, None),  // 1: its launch
+            (1, 30, 10, None),  // 2: another launch
+            (1, 50, 140, None), // 3: a synchronisation
+        ],
+        gpu: vec![(7, 25, 50, 1, false), (7, 77, 103, 2, false)],
+        waits: vec![[3, NONE, NONE, NONE]],
+    }
+}
+
+#[test]
+fn a_synchronisation_leads_to_the_kernels_before_it() {
+    let expected = [
+        (0, 10, Some(0), "host"),
+        (10, 15, Some(4), "launch"),
+        (25, 50, Some(4), "execution"),
+        (75, 2, Some(5), "stream"),
+        (77, 103, Some(5), "execution"),
+        (180, 10, Some(3), "synchronisation"),
+        (190, 10, Some(0), "host"),
+    ];
+    assert_eq!(path(&step().graph(), 0, 200), expected);
+    // A window that is only a part of it, or more than that.
+    assert_eq!(path(&step().graph(), 60, 150)[0], (60, 15, Some(4), "execution"));
+    assert_eq!(path(&step().graph(), -5, 210)[0], (-5, 5, None, "unknown"));
+    assert_eq!(path(&step().graph(), -5, 210).last(), Some(&(200, 10, None, "unknown")));
+}
+
+#[test]
+fn a_synchronisation_after_the_kernels_is_the_work_of_the_host() {
+    let mut events = step();
+    events.host[3] = (1, 182, 8, None);
+    assert_eq!(
+        path(&events.graph(), 0, 200),
+        [
+            (0, 10, Some(0), "host"),
+            (10, 10, Some(1), "host"),
+            (20, 10, Some(0), "host"),
+            (30, 10, Some(2), "host"),
+            (40, 142, Some(0), "host"),
+            (182, 8, Some(3), "host"),
+            (190, 10, Some(0), "host"),
+        ]
+    );
+}
+
+#[test]
+fn a_stream_waits_for_an_event_of_another() {
+    let mut events = step();
+    events.host = vec![(1, 0, 5, None), (1, 10, 5, None), (1, 20, 5, None), (1, 30, 5, None)];
+    // The event is recorded after the first launch, and awaited before the second.
+    events.gpu = vec![(7, 12, 100, 0, false), (8, 115, 20, 3, false)];
+    events.waits = vec![[2, 7, 1, 8]];
+    let expected =
+        [(12, 100, Some(4), "execution"), (112, 3, Some(5), "event"), (115, 20, Some(5), "execution")];
+    assert_eq!(path(&events.graph(), 12, 135), expected);
+    // An event of a stream without operations holds up nobody.
+    events.waits = vec![[2, 9, 1, 8]];
+    assert_eq!(path(&events.graph(), 30, 135)[0], (30, 85, Some(5), "launch"));
+}
+
+#[test]
+fn a_thread_waits_for_the_thread_of_autograd() {
+    let host = vec![
+        (1, 0, 10, None),     // 0: forward
+        (2, 15, 20, Some(1)), // 1: backward
+        (2, 40, 30, Some(1)), // 2: backward
+        (1, 80, 10, None),    // 3: optimizer
+    ];
+    let events = Events { host, ..Events::default() };
+    assert_eq!(
+        path(&events.graph(), 0, 90),
+        [
+            (0, 10, Some(0), "host"),
+            (10, 5, Some(1), "thread"),
+            (15, 20, Some(1), "host"),
+            (35, 5, None, "host"),
+            (40, 30, Some(2), "host"),
+            (70, 10, Some(3), "thread"),
+            (80, 10, Some(3), "host"),
+        ]
+    );
+}
+
+#[test]
+fn clocks_that_disagree_are_cut() {
+    // The host waits for a kernel that it launches only after the wait.
+    let mut events = step();
+    events.host = vec![(1, 0, 100, None), (2, 0, 10, None)];
+    events.gpu = vec![(7, 20, 30, 0, false), (7, 55, 10, 1, false)];
+    events.waits = vec![[1, 7, 0, NONE]];
+    assert_eq!(replayed(&events.graph()), events.times());
+    let empty = Events::default();
+    assert_eq!(path(&empty.graph(), 0, 10), [(0, 10, None, "unknown")]);
+    assert_eq!(path(&empty.graph(), 10, 10), []);
+}
+
+fn any_events() -> impl Strategy<Value = Events> {
+    let host = vec((0..3_i64, 0..60_i64, 0..20_i64, prop::option::weighted(0.3, 0..3_i64)), 0..12);
+    host.prop_flat_map(|host| {
+        let calls = host.len() as u32;
+        let call = move || prop_oneof![1 => Just(NONE), 4 => 0..calls.max(1)];
+        let call = move || call().prop_map(move |at| if at < calls { at } else { NONE });
+        let stream = || prop_oneof![1 => Just(NONE), 3 => 0..4_u32];
+        let gpu = vec((0..3_u32, 0..80_i64, 0..30_i64, call(), any::<bool>()), 0..12);
+        let waits = vec((call(), stream(), call(), stream()), 0..6);
+        (Just(host), gpu, waits).prop_map(|(host, gpu, waits)| {
+            let waits = waits.into_iter().map(|(call, on, until, stream)| [call, on, until, stream]);
+            Events { host, gpu, waits: waits.collect() }
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn the_unchanged_graph_gives_the_recorded_times(events in any_events()) {
+        prop_assert_eq!(replayed(&events.graph()), events.times());
+    }
+
+    #[test]
+    fn a_path_fills_its_window(events in any_events(), start in -5..70_i64, length in 0..60_i64) {
+        let mut reached = start;
+        for (start, dur, ..) in path(&events.graph(), start, start + length) {
+            prop_assert_eq!(start, reached);
+            prop_assert!(dur > 0);
+            reached += dur;
+        }
+        prop_assert_eq!(reached, start + length);
+    }
+}

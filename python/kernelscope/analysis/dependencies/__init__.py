@@ -1,0 +1,1 @@
+"""What each event waited for: the critical path."""

@@ -1,0 +1,226 @@
+"""The critical path of small traces against paths found by hand, and its laws on any trace."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import kernelscope as ks
+import nsys_database
+from events import Events
+from kernelscope import analysis
+from kernelscope.check import check
+from kernelscope.errors import InvalidArgumentError
+
+US = 1000
+
+
+def short(path: pl.DataFrame, trace: ks.Trace) -> list[tuple[Any, ...]]:
+    """Name, duration in us, edge and bound of each segment."""
+    names: dict[int | None, str | None] = {None: None}
+    for table in ("ops", "launches", "python", "ranges", "gpu_ops"):
+        names |= dict(trace.tables[table].select("row", pl.col("name").cast(pl.String)).iter_rows())
+    rows = path.select("row", pl.col("dur_ns") / US, "edge", "bound_by").iter_rows()
+    return [(names[row], *rest) for row, *rest in rows]
+
+
+def two_steps() -> Events:
+    """A step that ends with a synchronisation, and one in which the host loads data."""
+    events = Events()
+    events.annotation("ProfilerStep#1", 0, 200)
+    events.op("aten::mm", 10, 30)
+    events.call(20, 10, 1)
+    events.kernel("gemm", 35, 65, 1)
+    events.op("aten::add", 50, 30)
+    events.call(60, 10, 2)
+    events.kernel("ncclDevKernel_AllReduce", 102, 48, 2)
+    events.call(90, 70, 3, name="cudaDeviceSynchronize")
+    events.annotation("ProfilerStep#2", 200, 100)
+    events.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 210, 50)
+    events.op("aten::stack", 220, 10)
+    return events
+
+
+def test_path_of_a_step_that_waits_for_the_gpu(tmp_path: Path) -> None:
+    trace = two_steps().read(tmp_path)
+    path = analysis.critical_path(trace, 1)
+    assert short(path, trace) == [
+        ("ProfilerStep#1", 10, "host", "host"),
+        ("aten::mm", 10, "host", "host"),
+        ("gemm", 15, "launch", "launch"),
+        ("gemm", 65, "execution", "compute"),
+        ("ncclDevKernel_AllReduce", 2, "stream", "queue"),
+        ("ncclDevKernel_AllReduce", 48, "execution", "communication"),
+        ("cudaDeviceSynchronize", 10, "synchronisation", "synchronisation"),
+        ("ProfilerStep#1", 40, "host", "host"),
+    ]
+    assert path["table"].to_list() == ["ops", "ops", *["gpu_ops"] * 4, "launches", "ops"]
+    assert path["kind"].to_list() == ["annotation", "operator", *["kernel"] * 4, "call", "annotation"]
+
+
+def test_path_of_a_step_that_loads_data(tmp_path: Path) -> None:
+    trace = two_steps().read(tmp_path)
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    assert short(analysis.critical_path(trace, 2), trace) == [
+        ("ProfilerStep#2", 10, "host", "host"),
+        (loader, 10, "host", "data loading"),
+        # What runs inside the loader loads data, too.
+        ("aten::stack", 10, "host", "data loading"),
+        (loader, 30, "host", "data loading"),
+        ("ProfilerStep#2", 40, "host", "host"),
+    ]
+
+
+def test_windows(tmp_path: Path) -> None:
+    trace = two_steps().read(tmp_path)
+    whole = analysis.critical_path(trace)
+    assert (whole["start_ns"].min(), whole["dur_ns"].sum()) == (0, 300 * US)
+    path = analysis.critical_path(trace, window_ns=(40 * US, 120 * US))
+    assert short(path, trace)[0] == ("gemm", 60, "execution", "compute")
+    assert path["dur_ns"].sum() == 80 * US
+    assert analysis.critical_path(trace, window_ns=(5, 5)).is_empty()
+    with pytest.raises(InvalidArgumentError, match="no step 7: steps are 1 to 2"):
+        analysis.critical_path(trace, 7)
+    with pytest.raises(InvalidArgumentError, match="not both"):
+        analysis.critical_path(trace, 1, window_ns=(0, 1))
+    with pytest.raises(InvalidArgumentError, match="before it starts"):
+        analysis.critical_path(trace, window_ns=(1, 0))
+
+
+def test_a_stream_that_waits_for_another(tmp_path: Path) -> None:
+    """The profiler recorded the wait, or two operations follow each other too closely for chance."""
+    for recorded in (True, False):
+        events = Events()
+        events.op("aten::mm", 0, 100)
+        for number, at in enumerate((10, 30, 60), 1):
+            events.call(at, 5, number)
+        events.kernel("gemm", 15, 300, 1)
+        # The last operation before it on its own stream, and an idle launch.
+        events.kernel("copy", 35, 5, 2, stream=8)
+        events.kernel("nccl", 318, 20, 3, stream=8)
+        if recorded:
+            events.call(20, 2, 11, name="cudaEventRecord")
+            events.call(50, 2, 12, name="cudaStreamWaitEvent")
+            args = {"cuda_sync_kind": "Stream Wait Event", "stream": 8, "wait_on_stream": 7, "device": 0}
+            args |= {"wait_on_cuda_event_record_corr_id": 11, "correlation": 12, "wait_on_cuda_event_id": 1}
+            events.add("cuda_sync", "Stream Wait Event", 50, 2, pid=0, tid=8, args=args)
+        trace = events.read(tmp_path)
+        path = short(analysis.critical_path(trace, window_ns=(0, 338 * US)), trace)
+        assert path[-3:] == [
+            ("gemm", 300, "execution", "compute"),
+            ("nccl", 3, "event", "synchronisation"),
+            ("nccl", 20, "execution", "communication"),
+        ]
+
+
+def test_a_wait_without_a_recorded_cause(tmp_path: Path) -> None:
+    events = Events()
+    events.op("aten::mm", 0, 500)
+    events.call(10, 5, 1)
+    events.kernel("gemm", 20, 10, 1)
+    events.call(40, 100, 2, name="cudaStreamSynchronize")
+    # It waits for nothing that runs, and may take its time.
+    events.call(150, 100, 3, name="cudaMalloc")
+    trace = events.read(tmp_path)
+    assert short(analysis.critical_path(trace), trace) == [
+        ("aten::mm", 10, "host", "host"),
+        ("cudaLaunchKernel", 5, "host", "launch"),
+        ("aten::mm", 25, "host", "host"),
+        ("cudaStreamSynchronize", 100, "unknown", "unknown"),
+        ("aten::mm", 10, "host", "host"),
+        ("cudaMalloc", 100, "host", "host"),
+        ("aten::mm", 250, "host", "host"),
+    ]
+
+
+def test_a_copy_that_blocks_the_host(tmp_path: Path) -> None:
+    events = Events()
+    events.op("aten::copy_", 0, 100)
+    events.call(10, 80, 1, name="cudaMemcpyAsync")
+    events.copy(20, 65, 1)
+    trace = events.read(tmp_path)
+    assert short(analysis.critical_path(trace), trace) == [
+        ("aten::copy_", 10, "host", "host"),
+        ("Memcpy HtoD", 10, "launch", "launch"),
+        ("Memcpy HtoD", 65, "execution", "copy"),
+        ("cudaMemcpyAsync", 5, "synchronisation", "synchronisation"),
+        ("aten::copy_", 10, "host", "host"),
+    ]
+
+
+def test_the_backward_pass_is_on_the_path(tmp_path: Path) -> None:
+    events = Events()
+    events.annotation("ProfilerStep#1", 0, 200)
+    events.op("aten::mm", 10, 20, Sequence_number=5, Fwd_thread_id=0)
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    events.op(node, 60, 100, tid=8, Sequence_number=5, Fwd_thread_id=1)
+    trace = events.read(tmp_path)
+    assert trace.ops["caller_track"].drop_nulls().len() == 1
+    assert short(analysis.critical_path(trace), trace) == [
+        ("ProfilerStep#1", 10, "host", "host"),
+        ("aten::mm", 20, "host", "host"),
+        (node, 30, "thread", "host"),
+        (node, 100, "host", "host"),
+        ("ProfilerStep#1", 40, "thread", "host"),
+    ]
+
+
+def test_other_threads_do_not_decide(tmp_path: Path) -> None:
+    """A watchdog that looks at events until the end of the recording holds up nothing."""
+    events = Events()
+    events.op("aten::mm", 0, 100)
+    events.call(10, 5, 1)
+    events.kernel("gemm", 20, 10, 1)
+    events.add("cuda_runtime", "cudaEventQuery", 99, 5, tid=9, args={"correlation": 2})
+    trace = events.read(tmp_path)
+    assert short(analysis.critical_path(trace), trace)[-2:] == [
+        ("aten::mm", 85, "host", "host"),
+        (None, 4, "unknown", "unknown"),
+    ]
+
+
+def test_a_trace_without_events(tmp_path: Path) -> None:
+    assert analysis.critical_path(Events().read(tmp_path)).is_empty()
+
+
+@pytest.mark.parametrize("by_sync", [True, False])
+def test_event_records_of_nsys(tmp_path: Path, *, by_sync: bool) -> None:
+    """A wait names its record, or an event that was recorded several times."""
+    common = "deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, eventId INTEGER"
+    schema = {
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": f"{common}, eventSyncId INTEGER, start INTEGER, end INTEGER,"
+        " syncType INTEGER",
+        "CUPTI_ACTIVITY_KIND_CUDA_EVENT": f"{common}, eventSyncId INTEGER, timestamp INTEGER",
+    }
+    database = nsys_database.Database(tmp_path / "report.sqlite", schema=schema)
+    where = {"deviceId": 0, "globalPid": nsys_database.global_pid(7), "eventId": 3}
+    for number, (at, end) in enumerate([(10_000, 12_000), (30_000, 32_000), (50_000, 52_000)], 1):
+        database.call(at, end, correlation=number)
+    for number, at in ((11, 20_000), (13, 55_000)):
+        database.call(at, at + 1_000, correlation=number)
+        sync = {"eventSyncId": number if by_sync else 0xFFFFFFFF}
+        database.insert(
+            "CUPTI_ACTIVITY_KIND_CUDA_EVENT", timestamp=at, streamId=7, correlationId=number, **where, **sync
+        )
+    database.call(40_000, 41_000, correlation=12)
+    database.insert(
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        start=40_000, end=41_000, streamId=8, correlationId=12, syncType=2, **where,
+        eventSyncId=11 if by_sync else 0xFFFFFFFF,
+    )  # fmt: skip
+    database.kernel(15_000, 315_000, correlation=1)
+    # It was launched after the record, and holds up nothing.
+    database.kernel(316_000, 317_000, correlation=2)
+    database.kernel(318_000, 338_000, correlation=3, streamId=8)
+    trace = ks.read(database.close())
+    path = analysis.critical_path(trace, window_ns=(0, 338_000))
+    assert path.tail(3).select("start_ns", "edge").rows() == [
+        (15_000, "execution"), (315_000, "event"), (318_000, "execution"),
+    ]  # fmt: skip
+
+
+def test_the_laws_of_the_graph(tmp_path: Path) -> None:
+    laws = [verdict for verdict in check(two_steps().read(tmp_path)) if "Replaying" in verdict.law]
+    assert len(laws) == 1
+    assert not any(verdict.faults for verdict in laws)
