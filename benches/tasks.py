@@ -134,6 +134,50 @@ def costs(read: Any, cost: Any, roofline: Any, path: str) -> dict[str, Any]:
     }
 
 
+@task(
+    "kernelscope:read",
+    "kernelscope.analysis.dependencies.graph:dependencies",
+    "kernelscope.analysis:critical_path",
+    "kernelscope.analysis:what_if",
+)
+def critical_path(read: Any, graph_of: Any, path_of: Any, what_if: Any, path: str) -> dict[str, Any]:
+    """Reads a trace, follows the critical path of every step, and makes one prediction."""
+    times = [time.perf_counter()]
+    trace = read(path)
+    times.append(time.perf_counter())
+    before = _memory_bytes("VmRSS")
+    graph = graph_of(trace)
+    bytes_of_graph = _memory_bytes("VmRSS") - before
+    for step in trace.steps["step"].unique():
+        path_of(trace, step)
+    times.append(time.perf_counter())
+    graph.graph.replay()
+    times.append(time.perf_counter())
+    what_if(trace, {"call:*": 0.5})
+    times.append(time.perf_counter())
+    read_s, path_s, replay_s, what_if_s = (end - start for start, end in pairwise(times))
+    ((nodes, edges, cut),) = _rows(graph.graph.size())
+    return {
+        "steps": trace.steps.height,
+        "nodes": nodes,
+        "edges": edges,
+        "cut": cut,
+        "bytes_per_edge": bytes_of_graph / edges,
+        "read_s": read_s,
+        "path_s": path_s,
+        "path_share": path_s / read_s,
+        "replay_s": replay_s,
+        "replay_share": replay_s / read_s,
+        "what_if_s": what_if_s,
+    }
+
+
+def _rows(table: Any) -> list[Any]:
+    from polars import DataFrame
+
+    return DataFrame(table).rows()
+
+
 @task("kernelscope:read", "kernelscope.report:required_tables", "kernelscope.report.html.page:write_page")
 def page(read: Any, required_tables: Any, write_page: Any, path: str, out: str) -> dict[str, Any]:
     """Reads a trace and writes its page, as the command does."""

@@ -275,6 +275,9 @@ def questions() -> Iterator[tuple[str, Callable[[Any], object]]]:
         yield f"roofline {by}", partial(_with, analysis.roofline, by=by)
     for convention in ("torch", "tracelens", "pyprof"):
         yield f"costs {convention}", partial(_with, analysis.costs, convention=convention)
+    for change in ("kernel:*", "op:*", "module:*", "launch", "sync"):
+        yield f"what_if {change}", partial(_with, analysis.what_if, changes={change: 0.5})
+    yield "critical_path_table", partial(_with, analysis.critical_path_table, by=("op", "python", "category"))
     yield "annotation_breakdown", partial(_with, compat.hta.annotation_breakdown, on_gpu=True)
     averages = compat.torch_profiler.key_averages
     yield "table", lambda trace: averages(trace, group_by_input_shape=True, group_by_stack_n=3).table()
@@ -287,7 +290,8 @@ def _with(ask: Callable[..., object], trace: Any, **options: Any) -> object:
 
 def _ask(ask: Callable[..., Any], trace: Any) -> object:
     parameters = list(inspect.signature(ask).parameters)
-    answer = ask(trace, trace) if parameters[:2] == ["before", "after"] else ask(trace)
+    more = {"after": [trace], "changes": [{}]}.get(parameters[1] if len(parameters) > 1 else "", [])
+    answer = ask(trace, *more)
     return list(answer) if inspect.isgenerator(answer) else answer
 
 
@@ -302,6 +306,9 @@ def commands(path: Path, out: Path) -> Iterator[list[str]]:
         yield ["roofline", trace, "--format", form]
     for form in ("parquet", "html"):
         yield ["roofline", trace, "--out", str(out / f"roofline.{form}"), "--format", form]
+    for form in ("text", "json", "csv"):
+        yield ["critical-path", trace, "--by", "op,bound_by", "--format", form]
+        yield ["what-if", trace, "sync=0.5", "--format", form]
     also = ("annotations", "launches", "memory", "gaps", "modules", "missing")
     yield ["analyze", trace, *(word for view in also for word in ("--also", view))]
     yield ["info", trace]

@@ -36,10 +36,12 @@ def test_help_names_every_command(cli: Run) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     offered = done.stdout.split("commands:")[1]
     folder = Path(cli_package.__file__).parent
-    commands = [path.stem for path in folder.glob("*.py") if "def add_parser" in path.read_text()]
+    commands = [
+        path.stem.replace("_", "-") for path in folder.glob("*.py") if "def add_parser" in path.read_text()
+    ]
     assert {"info", "schema"} <= set(commands)
     for command in commands:
-        assert f"\n    {command} " in offered
+        assert re.search(rf"\n    {command}\s", offered)
 
 
 def test_version(cli: Run) -> None:
@@ -104,6 +106,15 @@ roofline TRACE --by=
 roofline TRACE --costs missing.py
 roofline TRACE --convention mine
 roofline TRACE --top 0
+critical-path TRACE --step 99
+critical-path TRACE --by nonsense
+critical-path TRACE --format html
+what-if TRACE
+what-if TRACE launch
+what-if TRACE launch=fast
+what-if TRACE launch=-1
+what-if TRACE launhc=0
+what-if TRACE kernel:nowhere*=0
 """
 
 

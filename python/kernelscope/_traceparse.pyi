@@ -90,11 +90,28 @@ class DependencyGraph:
     def size(self) -> ArrowTable:
         """Returns the numbers of ``nodes``, of ``edges`` and of edges that were ``cut``."""
 
-    def replay(self) -> ArrowTable:
-        """Returns ``start_ns`` and ``end_ns`` of every event of the replayed graph."""
+    def classes(self) -> ArrowTable:
+        """Returns the ``class`` of each event of the host, with that of the event around it."""
 
-    def critical_path(self, start_ns: int, end_ns: int) -> ArrowTable:
-        """Returns ``start_ns``, ``dur_ns``, ``event``, ``class`` and ``edge`` of each segment."""
+    def enclosing(self, marks: Frame) -> ArrowTable:
+        """Returns the innermost ``marked`` event around each event or its launch, as ``event``."""
+
+    def replay(self, changes: Frame | None = None, keeps_unknown: bool = False) -> Replay: ...
+
+class Replay:
+    """The times of a graph of which some edges take longer or shorter."""
+
+    def times(self) -> ArrowTable:
+        """Returns ``start_ns`` and ``end_ns`` of every event."""
+
+    def moments(self, recorded: Sequence[int]) -> ArrowTable:
+        """Returns ``at_ns``, when the host reaches moments of the recording."""
+
+    def slack(self, end_ns: int) -> ArrowTable:
+        """Returns ``slack_ns``, by how much each event could end later without moving ``end_ns``."""
+
+    def critical_paths(self, windows: Sequence[tuple[int, int]]) -> ArrowTable:
+        """Returns ``window``, ``start_ns``, ``dur_ns``, ``event`` and ``edge`` of each segment."""
 
 class AllocatorRecords:
     """Matches allocations and frees on each device; see ``analysis/memory/records.py``."""

@@ -12,7 +12,7 @@ import polars as pl
 from kernelscope import analysis
 from kernelscope.analysis.costs.achieved import known_pct
 from kernelscope.analysis.costs.costed import KNOWN
-from kernelscope.analysis.dependencies.graph import dependencies
+from kernelscope.analysis.dependencies.graph import TIMED, dependencies
 from kernelscope.analysis.intervals import covered_ns
 from kernelscope.analysis.ranges.projection import enclosing_pairs, recorded_annotations
 from kernelscope.analysis.replays import with_replayed_ops
@@ -367,10 +367,14 @@ def lanes(trace: Trace) -> Iterator[str]:
 @_law("Replaying the unchanged graph of dependencies gives every recorded time.")
 def replayed(trace: Trace) -> Iterator[str]:
     """Checks start and end of all events, and that critical paths fill their windows."""
-    graph, events = dependencies(trace)
-    found = pl.DataFrame(graph.replay()).hstack(events.select(recorded_ns="start_ns", length_ns="dur_ns"))
-    start, end = pl.col("recorded_ns"), pl.col("recorded_ns") + pl.col("length_ns")
-    if (count := found.filter((pl.col("start_ns") != start) | (pl.col("end_ns") != end)).height) > 0:
+    graph = dependencies(trace)
+    end_ns = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
+    tables = [trace.tables[name].select("row", "start_ns", end_ns=end_ns) for name in TIMED]
+    # Ranges of operators are in two tables.
+    recorded = pl.concat(tables).unique("row").rename({"start_ns": "first_ns", "end_ns": "last_ns"})
+    found = graph.events.select("row").hstack(graph.times).join(recorded, on="row", how="left")
+    differ = (pl.col("start_ns") != pl.col("first_ns")) | (pl.col("end_ns") != pl.col("last_ns"))
+    if (count := found.filter(differ.fill_null(value=True)).height) > 0:
         yield f"{format_count(count)} events are replayed at other times"
     for step in (None, *trace.steps["step"].drop_nulls().head(_MOST_NAMED)):
         path = analysis.critical_path(trace, step)

@@ -1,5 +1,7 @@
 """The critical path of small traces against paths found by hand, and its laws on any trace."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import kernelscope as ks
 import nsys_database
 from events import Events
 from kernelscope import analysis
+from kernelscope.analysis.dependencies.table import BY
 from kernelscope.check import check
 from kernelscope.errors import InvalidArgumentError
 
@@ -224,3 +227,157 @@ def test_the_laws_of_the_graph(tmp_path: Path) -> None:
     laws = [verdict for verdict in check(two_steps().read(tmp_path)) if "Replaying" in verdict.law]
     assert len(laws) == 1
     assert not any(verdict.faults for verdict in laws)
+
+
+def predicted(trace: ks.Trace, changes: dict[str, float], step: int | None = None) -> list[tuple[Any, ...]]:
+    """Step, duration before and after in us, and bound of each step."""
+    found = analysis.what_if(trace, changes, step)
+    columns = found.select("step", pl.col("before_ns", "after_ns") / US, "bound_by_after")
+    return columns.rows()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [(1, 200, "compute"), (2, 100, "host")]),
+        ({"kernel:*": 1}, [(1, 200, "compute"), (2, 100, "host")]),
+        # Then the second kernel waits for its launch: 15 us after 60, instead of 2 us after the first one.
+        ({"kernel:GEM?": 0.2}, [(1, 173, "host"), (2, 100, "host")]),
+        ({"communication": 0.5}, [(1, 176, "compute"), (2, 100, "host")]),
+        # The host is at the synchronisation after 90 us, and needs 10 us after it.
+        ({"kernel:*": 0, "communication": 0}, [(1, 140, "host"), (2, 100, "host")]),
+        # The host does not wait, and begins the next step before the GPU ends this one.
+        ({"sync": 0}, [(1, 150, "compute"), (2, 80, "host")]),
+        # The calls of the host take 10 us each, the first kernel starts 15 us after its call.
+        ({"launch": 0}, [(1, 185, "compute"), (2, 100, "host")]),
+        # Both kernels and their launches are gone; what is inside an operator goes with it.
+        ({"op:aten::mm": 0, "op:aten::add": 0}, [(1, 80, "host"), (2, 100, "host")]),
+        ({"op:aten::stack": 0}, [(1, 200, "compute"), (2, 90, "host")]),
+        # Annotations are not operators.
+        ({"op:*": 0}, [(1, 80, "host"), (2, 90, "host")]),
+        ({"dataloader": 0}, [(1, 200, "compute"), (2, 50, "host")]),
+        ({"range:ProfilerStep#2": 2}, [(1, 200, "compute"), (2, 200, "host")]),
+        # It needs 30 us instead of 10 us, and waits for longer than that.
+        ({"call:cudaDeviceSynchronize": 3}, [(1, 200, "compute"), (2, 100, "host")]),
+    ],
+)
+def test_what_a_change_would_save(
+    tmp_path: Path, changes: dict[str, float], expected: list[tuple[int, float, str]]
+) -> None:
+    trace = two_steps().read(tmp_path)
+    before = {1: 200.0, 2: 100.0}
+    wanted = [(step, before[step], float(after), bound) for step, after, bound in expected]
+    assert predicted(trace, changes) == wanted
+
+
+def test_a_change_of_one_step(tmp_path: Path) -> None:
+    trace = two_steps().read(tmp_path)
+    assert predicted(trace, {"range:ProfilerStep*": 0.5}, 2) == [(2, 100, 50, "host")]
+    assert predicted(trace, {"kernel:gemm": 0}, 2) == [(2, 100, 100, "host")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"kernel:volta*": 0}, "nothing in the trace matches kernel:volta"),
+        ({"kernels:gemm": 0}, "did you mean kernel:"),
+        ({"gemm": 0}, "there is no change 'gemm'"),
+        ({"kernel:": 0}, "there is no change"),
+        ({"launch": 2}, "from 0 to 1"),
+        ({"kernel:gemm": -1}, "at least 0, not -1"),
+        ({"kernel:gemm": float("nan")}, "at least 0"),
+        ({"kernel:gemm": float("inf")}, "at least 0"),
+    ],
+)
+def test_impossible_changes(tmp_path: Path, changes: dict[str, float], reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        analysis.what_if(two_steps().read(tmp_path), changes)
+
+
+def test_modules_with_their_gradients(tmp_path: Path) -> None:
+    events = Events()
+    for number, (name, at, dur) in enumerate(
+        [("main.py(1): train", 0, 400), ("nn.Module: Linear_0", 10, 50)]
+    ):
+        args = {"Python id": number + 1, "Python parent id": number or None}
+        if number:
+            args["Python module id"] = 0
+        events.add("python_function", name, at, dur, args=args)
+    events.op("aten::mm", 20, 20, Sequence_number=5, Fwd_thread_id=0)
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    events.op(node, 100, 100, tid=8, Sequence_number=5, Fwd_thread_id=1)
+    events.op("aten::add", 300, 50)
+    trace = events.read(tmp_path)
+    assert trace.ops["module"].cast(pl.String).to_list() == ["Linear_0", "Linear_0", None]
+    # 50 us of the forward and 100 us of the backward pass.
+    [(_, before, after, _)] = predicted(trace, {"module:linear*": 0})
+    assert before - after == 150 - 10
+
+
+def test_waits_of_unknown_cause_give_a_range(tmp_path: Path) -> None:
+    events = Events()
+    events.op("aten::add", 0, 900)
+    events.op("aten::mm", 900, 4_100)
+    events.call(1_000, 5, 1)
+    # It starts 3 ms after its launch, nobody knows why.
+    events.kernel("gemm", 4_000, 10, 1)
+    events.call(1_100, 3_000, 2, name="cudaDeviceSynchronize")
+    trace = events.read(tmp_path)
+    found = analysis.what_if(trace, {"op:aten::add": 0.5})
+    assert found.select("before_ns", "after_ns", "after_max_ns").row(0) == (
+        5_000 * US, 4_550 * US, 5_000 * US,
+    )  # fmt: skip
+
+
+def test_the_path_as_a_table(tmp_path: Path) -> None:
+    trace = two_steps().read(tmp_path)
+    table = analysis.critical_path_table(trace, step=1)
+    assert table["path_ns"].sum() == 200 * US
+    assert table.select("name", pl.col("path_ns") / US, "segments", "events").rows()[:3] == [
+        ("gemm", 80, 2, 1),
+        ("ProfilerStep#1", 50, 2, 1),
+        ("ncclDevKernel_AllReduce", 50, 2, 1),
+    ]
+    # Its launch could return later: the kernel waits for the one before.
+    rest = dict(table.select("name", pl.col("slack_ns") / US).iter_rows())
+    assert rest["gemm"] is None
+    assert rest["aten::add"] > 0
+    by_bound = analysis.critical_path_table(trace, by="bound_by", step=1)
+    assert by_bound.filter(pl.col("path_ns") > 0).select("bound_by", pl.col("path_ns") / US).rows() == [
+        ("compute", 65), ("host", 60), ("communication", 48), ("launch", 15), ("synchronisation", 10),
+        ("queue", 2),
+    ]  # fmt: skip
+    assert by_bound["share"].sum() == pytest.approx(1)
+    of_ops = analysis.critical_path_table(trace, by=("op", "category"))
+    assert of_ops.filter(pl.col("op") == "aten::mm").select("category", pl.col("path_ns") / US).rows() == [
+        ("gemm", 80), (None, 10),
+    ]  # fmt: skip
+    with pytest.raises(InvalidArgumentError, match="cannot group by colour"):
+        analysis.critical_path_table(trace, by="colour")
+    assert analysis.critical_path_table(Events().read(tmp_path), by=BY).is_empty()
+    assert analysis.critical_path_table(trace, by=BY)["path_ns"].sum() == 300 * US
+
+
+def test_commands(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = two_steps().write(tmp_path / "t.json")
+    text = cli("critical-path", path, "--step", "1", "--by", "op,bound_by").stdout
+    for part in ("Critical path of step 1: 200.0 us", "compute", "32.5 %", "aten::mm, compute", "Slack:"):
+        assert part in text
+    document = json.loads(cli("critical-path", path, "--format", "json").stdout)
+    assert sum(row["dur_ns"] for row in document["critical_path"]) == 300 * US
+    lines = cli("critical-path", path, "--format", "csv", "--by", "kind").stdout.splitlines()
+    assert lines[0] == "kind,path_ns,share,segments,events,slack_ns"
+    text = cli("what-if", path, "dataloader=0", "kernel:gemm=0.5").stdout
+    for part in (
+        "If dataloader=0, kernel:gemm=0.5: 223.0 us instead of 300.0 us, 25.7 % less",
+        "after, at most",
+    ):
+        assert part in text
+    assert "100.0 % more" in cli("what-if", path, "range:ProfilerStep#2=2", "--step", "2").stdout
+    document = json.loads(cli("what-if", path, "sync=0", "--format", "json").stdout)
+    assert [row["after_ns"] for row in document["what_if"]] == [150 * US, 80 * US]
+    lines = cli("what-if", path, "sync=0", "--format", "csv", "--step", "2").stdout.splitlines()
+    assert lines == ["step,before_ns,after_ns,after_max_ns,bound_by_after", "2,100000,100000,100000,host"]
+    empty = Events().write(tmp_path / "empty.json")
+    for command in (["critical-path", empty], ["what-if", empty, "launch=0"]):
+        assert "no events" in cli(*command).stdout

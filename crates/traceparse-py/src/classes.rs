@@ -101,23 +101,41 @@ methods! {
 
 /// See `framekernels::dependencies::DependencyGraph`.
 #[pyclass(frozen, module = "kernelscope._traceparse")]
-pub(crate) struct DependencyGraph(dependencies::DependencyGraph);
+pub(crate) struct DependencyGraph(Arc<dependencies::DependencyGraph>);
 
 methods! {
     DependencyGraph {
         #[new]
         fn new(py: Python<'_>, host: Frame, gpu: Frame, waits: Frame) -> PyResult<Self> {
-            run(py, || dependencies::DependencyGraph::new(&host, &gpu, &waits)).map(Self)
+            run(py, || dependencies::DependencyGraph::new(&host, &gpu, &waits).map(Arc::new)).map(Self)
         }
 
         /// The names of edges, by number.
-        fn edge_names(&self) -> [&'static str; 8] {
+        fn edge_names(&self) -> [&'static str; 9] {
             dependencies::EDGES
+        }
+
+        #[pyo3(signature = (changes=None, keeps_unknown=false))]
+        fn replay(&self, py: Python<'_>, changes: Option<Frame>, keeps_unknown: bool) -> PyResult<Replay> {
+            let graph = Arc::clone(&self.0);
+            run(py, || dependencies::Replay::new(graph, changes.as_deref(), keeps_unknown)).map(Replay)
         }
     }
     size(&self) -> ArrowTable = self.0.size();
-    replay(&self) -> ArrowTable = self.0.replay();
-    critical_path(&self, start_ns: i64, end_ns: i64) -> ArrowTable = self.0.critical_path(start_ns, end_ns);
+    classes(&self) -> ArrowTable = self.0.classes();
+    enclosing(&self, marks: Frame) -> ArrowTable = self.0.enclosing(&marks);
+}
+
+/// See `framekernels::dependencies::Replay`.
+#[pyclass(frozen, module = "kernelscope._traceparse")]
+pub(crate) struct Replay(dependencies::Replay);
+
+methods! {
+    Replay {}
+    times(&self) -> ArrowTable = self.0.times();
+    moments(&self, recorded: Vec<i64>) -> ArrowTable = self.0.moments(&recorded);
+    slack(&self, end_ns: i64) -> ArrowTable = self.0.slack(end_ns);
+    critical_paths(&self, windows: Vec<(i64, i64)>) -> ArrowTable = self.0.critical_paths(&windows);
 }
 
 /// See `framekernels::memory::AllocatorRecords`.

@@ -18,7 +18,7 @@ mod watch;
 mod _traceparse {
     #[pymodule_export]
     use super::classes::{
-        AllocatorRecords, CallTree, DependencyGraph, Intervals, RangeProjector, TimelineIndex,
+        AllocatorRecords, CallTree, DependencyGraph, Intervals, RangeProjector, Replay, TimelineIndex,
     };
     #[pymodule_export]
     use super::demo::{demo_layouts, write_demo, write_demo_database, write_demo_serving};

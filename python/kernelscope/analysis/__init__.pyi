@@ -6,6 +6,8 @@ from kernelscope.analysis.costs.counters import counters_with_operators as count
 from kernelscope.analysis.costs.estimated import estimated_costs as estimated_costs
 from kernelscope.analysis.costs.table import costs as costs
 from kernelscope.analysis.dependencies.path import critical_path as critical_path
+from kernelscope.analysis.dependencies.table import critical_path_table as critical_path_table
+from kernelscope.analysis.dependencies.what_if import what_if as what_if
 from kernelscope.analysis.diff.comparison import diff_steps as diff_steps
 from kernelscope.analysis.diff.tables import diff as diff
 from kernelscope.analysis.diff.tables import diff_kernels as diff_kernels

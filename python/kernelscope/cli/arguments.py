@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from kernelscope.errors import InvalidArgumentError, did_you_mean
@@ -128,6 +129,15 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
 def filters_of(options: argparse.Namespace) -> dict[str, Any]:
     """Returns the options of ``kernelscope.read`` that :func:`add_filters` added."""
     return {name: getattr(options, name) for name in ("filter_time", "filter_nvtx", "process", "device")}
+
+
+def add_table_output(parser: argparse.ArgumentParser) -> None:
+    """Adds the format of a table, its file, and the number of rows of the text."""
+    parser.add_argument("--format", choices=("text", "json", "csv"), default="text", help="default: text")
+    parser.add_argument("--out", type=Path, metavar="PATH", help="file to write to")
+    parser.add_argument(
+        "--top", type=positive, default=15, metavar="N", help="rows of each table of the text (default: 15)"
+    )
 
 
 def add_capture(parser: argparse.ArgumentParser, option: str = "--capture", *, of: str = "the trace") -> None:

@@ -14,6 +14,7 @@ from kernelscope.cli import (
     batch,
     compact,
     convert,
+    critical_path,
     demo,
     diff,
     info,
@@ -24,6 +25,7 @@ from kernelscope.cli import (
     sql,
     stats,
     view,
+    what_if,
 )
 from kernelscope.cli.arguments import Parser
 from kernelscope.cli.console import say
@@ -37,7 +39,7 @@ USAGE = 2
 INTERRUPTED = 130
 
 COMMANDS = {
-    command.__name__.rpartition(".")[2]: command
+    command.__name__.rpartition(".")[2].replace("_", "-"): command
     for command in (
         analyze,
         view,
@@ -46,6 +48,8 @@ COMMANDS = {
         compact,
         convert,
         diff,
+        critical_path,
+        what_if,
         info,
         stats,
         parse,

@@ -9,6 +9,8 @@ use crate::frame::NONE;
 /// Longest time from a call to its operation on an idle stream, or between operations of a stream, that is taken
 /// for the overhead of a launch, ns. A longer one is a wait whose cause was not recorded.
 const LONGEST_OVERHEAD_NS: i64 = 100_000;
+/// Least operations in the queue of a stream that hold up a launch: queues of CUDA take about 1,000.
+const FULL_QUEUE: usize = 500;
 /// Shortest call that waits for the GPU without a GPU operation to wait for that is a wait of unknown cause, ns.
 const SHORTEST_WAIT_NS: i64 = 30_000;
 
@@ -80,6 +82,7 @@ impl Finder<'_> {
         self.gap = typical(waiting.iter().filter_map(Waiting::stream_gap));
         self.add_launches(&waiting);
         self.add_copies();
+        self.add_full_queues(&streams);
         self.add_waits(&streams, waits);
         self.add_unrecorded(&streams, &waiting);
         self.add_threads(callers);
@@ -211,16 +214,41 @@ impl Finder<'_> {
                 let call = self.lanes.starts[self.launches[at] as usize];
                 let ended = self.lanes.ends[event];
                 if self.time(ended) <= self.time(returned) && self.time(ended) > self.time(call) {
-                    self.add_return(ended, returned);
+                    self.add_return(ended, returned, Kind::Synchronisation);
+                }
+            }
+        }
+    }
+
+    /// Launches that return when an operation has left the queue of their stream, which was full.
+    fn add_full_queues(&mut self, streams: &[Stream]) {
+        for stream in streams {
+            let first = self.lanes.lane(stream.lane).start;
+            let end = |at: usize| (first + 2 * at + 1) as u32;
+            // Operations of a stream end in the order of their starts, as a rule.
+            let mut ended = 0;
+            for at in 0..stream.launched.len() {
+                let call = self.launch_of((first + 2 * at) as u32) as usize;
+                let Some(&returned) = self.lanes.ends.get(call) else { continue };
+                while ended < at && self.time(end(ended)) <= self.time(returned) {
+                    ended += 1;
+                }
+                let called = self.time(self.lanes.starts[call]);
+                let Some(last) = ended.checked_sub(1).map(end) else { continue };
+                let late = self.time(returned).saturating_sub(self.time(last));
+                let is_long = self.time(returned).saturating_sub(called) >= SHORTEST_WAIT_NS;
+                let is_full = at - ended >= FULL_QUEUE;
+                if is_long && is_full && self.time(last) > called && late <= NEAR_NS {
+                    self.add_return(last, returned, Kind::Queue);
                 }
             }
         }
     }
 
     /// Lets a call return after an operation has ended.
-    fn add_return(&mut self, ended: u32, returned: u32) {
+    fn add_return(&mut self, ended: u32, returned: u32, kind: Kind) {
         let late = self.time(returned).saturating_sub(self.time(ended));
-        self.add(ended, returned, Kind::Synchronisation, late);
+        self.add(ended, returned, kind, late);
         // Without the wait, the call takes as long as it did after the wait.
         let length = &mut self.lanes.lengths[returned as usize];
         *length = (*length).min(late.max(0));
@@ -262,7 +290,7 @@ impl Finder<'_> {
                 let late = self.time(returned).saturating_sub(self.time(ended));
                 if waited && late <= self.time(ended).saturating_sub(self.time(called)).max(SHORTEST_WAIT_NS)
                 {
-                    self.add_return(ended, returned);
+                    self.add_return(ended, returned, Kind::Synchronisation);
                 } else {
                     self.add(ended, returned, Kind::Synchronisation, 0);
                 }
@@ -301,7 +329,7 @@ impl Finder<'_> {
                     continue;
                 };
                 let idle_since = if at == nodes.start { i64::MIN } else { self.lanes.times[at - 1] };
-                let called = self.lanes.last_until(caller, self.lanes.times[at]);
+                let called = self.lanes.last_until(&self.lanes.times, caller, self.lanes.times[at]);
                 let Some(called) = called.filter(|&called| self.time(called) >= idle_since) else {
                     at += 1;
                     continue;

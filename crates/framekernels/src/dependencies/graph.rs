@@ -1,4 +1,4 @@
-//! The graph, its replay, and what it tells of itself.
+//! The graph, and what it tells of itself.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use super::edges::{Edge, Finder, Wait, settle};
 use super::lanes::Lanes;
 use super::order::{Run, order};
 use crate::call_tree::Slices;
-use crate::frame::{Frame, NONE, Result, column, invalid, is_set, records, table};
+use crate::frame::{Frame, NONE, Result, column, invalid, is_set, positions, records, table};
 
 /// What each event waited for, with the length of each wait.
 #[derive(Debug)]
@@ -18,9 +18,10 @@ pub struct DependencyGraph {
     pub(super) lanes: Lanes,
     /// In order of their targets.
     pub(super) edges: Vec<Edge>,
-    runs: Vec<Run>,
+    pub(super) runs: Vec<Run>,
     cut: usize,
     calls: usize,
+    launches: Vec<u32>,
     /// The lanes that decide when a window ends: streams and the threads that launch on them, or else the thread
     /// with most events. Others, such as watchdogs, wait for something that does not hold up a step.
     pub(super) deciding: Vec<usize>,
@@ -29,11 +30,11 @@ pub struct DependencyGraph {
 impl DependencyGraph {
     /// Builds the graph of events of the host and of GPU operations.
     ///
-    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns` `caller` (the track that waits
-    /// for an event of autograd; null for none) and `class` (0 for that of the event around it). `gpu` has `row`, `stream` (a number), `process`, `start_ns`,
-    /// `dur_ns`, `launch` (position in `host`; null for none) and `is_copy`. `waits` has `call` and `until`
-    /// (positions in `host`; see [`Wait`]), `process`, `on` and `stream` (numbers of streams) and
-    /// `only_waits`.
+    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns`, `caller` (the track that waits
+    /// for an event of autograd; null for none) and `class` (0 for that of the event around it). `gpu` has
+    /// `row`, `stream` (a number), `process`, `start_ns`, `dur_ns`, `launch` (position in `host`; null for none)
+    /// and `is_copy`. `waits` has `call` and `until` (positions in `host`; see [`Wait`]), `process`, `on` and
+    /// `stream` (numbers of streams) and `only_waits`.
     pub fn new(host: &Frame, gpu: &Frame, waits: &Frame) -> Result<Self> {
         let (calls, works) = (host.height(), gpu.height());
         let nodes = calls.checked_add(works).and_then(|events| events.checked_mul(2));
@@ -66,7 +67,7 @@ impl DependencyGraph {
         let (runs, cut) = order(&lanes, &mut edges);
         settle(&mut lanes, &mut edges);
         let deciding = deciding(&lanes, &edges);
-        Ok(Self { lanes, edges, runs, cut, calls, deciding })
+        Ok(Self { lanes, edges, runs, cut, calls, launches: launches.to_vec(), deciding })
     }
 
     /// Numbers of `nodes`, of `edges` of all kinds, and of those that were `cut`.
@@ -76,30 +77,32 @@ impl DependencyGraph {
         records!(sizes, size => nodes: size.0 as i64, edges: size.1 as i64, cut: size.2 as i64)
     }
 
-    /// Start and end of every event, of the host and then of the GPU, if each edge takes as long as it does:
-    /// `start_ns`, `end_ns`.
-    pub fn replay(&self) -> Result<RecordBatch> {
-        let times = self.replayed();
-        let at = |nodes: &[u32]| column(nodes.iter().map(|&node| times[node as usize]));
-        table([("start_ns", at(&self.lanes.starts)), ("end_ns", at(&self.lanes.ends))])
+    /// What each event of the host does, as the event around it if it does nothing of its own: `class`.
+    pub fn classes(&self) -> Result<RecordBatch> {
+        table([("class", column(self.lanes.classes.iter().copied()))])
     }
 
-    /// The time of every node.
-    fn replayed(&self) -> Vec<i64> {
-        let mut times = vec![0_i64; self.lanes.times.len()];
-        for &(from, to) in &self.runs {
-            let first = self.edges.partition_point(|edge| edge.target < from);
-            let mut edges = self.edges[first..].iter().peekable();
-            let mut last = if self.lanes.is_first(from) { 0 } else { times[from as usize - 1] };
-            for node in from..to {
-                last = last.saturating_add(self.lanes.lengths[node as usize]);
-                while let Some(edge) = edges.next_if(|edge| edge.target == node) {
-                    last = last.max(times[edge.source as usize].saturating_add(edge.length));
-                }
-                times[node as usize] = last;
+    /// The innermost `marked` event of the host around each event, or around its launch: `event`. A marked event
+    /// lies in itself.
+    pub fn enclosing(&self, marks: &Frame) -> Result<RecordBatch> {
+        let marks = marks.flags("marked")?;
+        let mut found = vec![NONE; self.lanes.starts.len()];
+        if marks.len() != found.len() {
+            return Err(invalid("there is not one mark for each event"));
+        }
+        let own = |event: usize, around: Option<&u32>| {
+            if marks.value(event) { event as u32 } else { around.copied().unwrap_or(NONE) }
+        };
+        for node in 0..self.lanes.firsts[self.lanes.threads] as usize {
+            let event = self.lanes.events[node] as usize;
+            if self.lanes.starts[event] as usize == node {
+                found[event] = own(event, found.get(self.lanes.owners[node] as usize));
             }
         }
-        times
+        for (event, &launch) in (self.calls..).zip(&self.launches) {
+            found[event] = own(event, found.get(launch as usize));
+        }
+        table([("event", positions(found))])
     }
 
     /// Whether an event is one of the host.
@@ -141,7 +144,7 @@ fn waits_of(waits: &Frame, calls: usize) -> Result<Vec<Wait>> {
 }
 
 /// Refuses positions beyond the events of the host.
-fn check(positions: &[u32], calls: usize) -> Result<()> {
-    let is_right = positions.iter().all(|&at| at == NONE || (at as usize) < calls);
+fn check(places: &[u32], calls: usize) -> Result<()> {
+    let is_right = places.iter().all(|&at| at == NONE || (at as usize) < calls);
     is_right.then_some(()).ok_or_else(|| invalid("a position is not among the events of the host"))
 }

@@ -38,6 +38,11 @@ impl Lanes {
         let (calls, events) = (host.groups.len(), host.groups.len() + gpu.groups.len());
         let mut lanes = Self { starts: vec![NONE; events], ends: vec![NONE; events], ..Self::default() };
         lanes.classes = classes.to_vec();
+        lanes.times.reserve_exact(2 * events);
+        lanes.events.reserve_exact(2 * events);
+        lanes.owners.reserve_exact(2 * events);
+        lanes.kinds.reserve_exact(2 * events);
+        lanes.lengths.reserve_exact(2 * events);
         for (group, members) in by_group(host.groups, |_| true) {
             lanes.groups.push(group);
             lanes.firsts.push(lanes.times.len() as u32);
@@ -121,10 +126,10 @@ impl Lanes {
         if self.is_first(node) { 0 } else { self.times[node as usize - 1] }
     }
 
-    /// The last node of a lane that is no later than `time`.
-    pub(super) fn last_until(&self, lane: usize, time: i64) -> Option<u32> {
+    /// The last node of a lane that is no later than `time`, if the nodes are at `times`.
+    pub(super) fn last_until(&self, times: &[i64], lane: usize, time: i64) -> Option<u32> {
         let nodes = self.lane(lane);
-        let times = &self.times[nodes.clone()];
+        let times = &times[nodes.clone()];
         let at = if self.is_in_order[lane] {
             times.partition_point(|&at| at <= time).checked_sub(1)
         } else {

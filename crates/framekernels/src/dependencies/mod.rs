@@ -14,10 +14,12 @@ mod graph;
 mod lanes;
 mod order;
 mod path;
+mod replay;
 #[cfg(test)]
 mod tests;
 
 pub use graph::DependencyGraph;
+pub use replay::Replay;
 
 /// What an edge between two nodes stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) enum Kind {
     Launch,
     /// A call returns after the GPU operation that it waits for.
     Synchronisation,
+    /// A launch returns after a GPU operation has left the full queue of its stream.
+    Queue,
     /// A GPU operation starts after one of another stream.
     Event,
     /// A thread goes on after another one.
@@ -42,8 +46,8 @@ pub(crate) enum Kind {
 }
 
 /// The names of the kinds, by number.
-pub const EDGES: [&str; 8] =
-    ["host", "execution", "stream", "launch", "synchronisation", "event", "thread", "unknown"];
+pub const EDGES: [&str; 9] =
+    ["host", "execution", "stream", "launch", "synchronisation", "queue", "event", "thread", "unknown"];
 
 /// The length of an edge that does not count, so that it is never the latest.
 const NO_EDGE: i64 = i64::MIN / 4;

@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 
-use super::{DependencyGraph, Kind};
+use super::{Kind, Replay};
 use crate::frame::{NONE, Result, column, positions, table};
 
 /// A part of the path.
@@ -14,35 +14,37 @@ struct Segment {
     kind: Kind,
 }
 
-impl DependencyGraph {
-    /// The critical path of a window: `start_ns`, `dur_ns`, `event` (position among the events of the host and
-    /// then the GPU; null for none), its `class` (0 for GPU operations) and `edge`, in order of time.
+impl Replay {
+    /// The critical paths of windows of the replay: `window` (index), `start_ns`, `dur_ns`, `event` (position
+    /// among the events of the host and then the GPU; null for none) and `edge`, in order of windows and time.
     ///
-    /// The segments fill the window. Neighbours of one event and edge are one segment.
-    pub fn critical_path(&self, start: i64, end: i64) -> Result<RecordBatch> {
-        let segments = self.segments(start, end);
-        let class = |event: u32| self.lanes.classes.get(event as usize).copied().unwrap_or_default();
+    /// The segments of a window fill it. Neighbours of one event and edge are one segment.
+    pub fn critical_paths(&self, windows: &[(i64, i64)]) -> Result<RecordBatch> {
+        let (mut numbers, mut segments) = (Vec::new(), Vec::new());
+        for (number, &(start, end)) in (0_u32..).zip(windows) {
+            segments.extend(self.segments(start, end));
+            numbers.resize(segments.len(), number);
+        }
         table([
+            ("window", positions(numbers)),
             ("start_ns", column(segments.iter().map(|segment| segment.start))),
             ("dur_ns", column(segments.iter().map(|segment| segment.end.saturating_sub(segment.start)))),
             ("event", positions(segments.iter().map(|segment| segment.event).collect())),
-            ("class", column(segments.iter().map(|segment| class(segment.event)))),
             ("edge", column(segments.iter().map(|segment| segment.kind as u8))),
         ])
     }
 
     fn segments(&self, start: i64, end: i64) -> Vec<Segment> {
         let mut backwards = Backwards { segments: Vec::new(), start, reached: end };
-        let lanes = &self.lanes;
-        let ends = self.deciding.iter().filter_map(|&lane| lanes.last_until(lane, end));
-        let mut node = ends.max_by_key(|&node| lanes.times[node as usize]);
+        let time = |node: u32| self.times[node as usize];
+        let mut node = self.last_until(&self.graph.deciding, end);
         if let Some(node) = node {
             // Nothing was recorded up to the end.
-            backwards.add(lanes.times[node as usize], NONE, Kind::Unknown);
+            backwards.add(time(node), NONE, Kind::Unknown);
         }
         while let Some(at) = node.filter(|_| backwards.reached > start) {
             let (source, event, kind) = self.latest(at);
-            backwards.add(source.map_or(i64::MIN, |source| lanes.times[source as usize]), event, kind);
+            backwards.add(source.map_or(i64::MIN, time), event, kind);
             node = source;
         }
         backwards.add(start, NONE, Kind::Unknown);
@@ -52,19 +54,20 @@ impl DependencyGraph {
 
     /// The edge of a node that was satisfied last: its source, the event it belongs to and its kind.
     fn latest(&self, node: u32) -> (Option<u32>, u32, Kind) {
-        let (at, lanes) = (node as usize, &self.lanes);
-        if lanes.time_before(node).saturating_add(lanes.lengths[at]) == lanes.times[at] {
+        let (at, lanes) = (node as usize, &self.graph.lanes);
+        let before = self.time_before(node);
+        if before.saturating_add(self.length(node)) == self.times[at] {
             if lanes.is_first(node) {
                 return (None, NONE, Kind::Unknown);
             }
             // A gap on a stream is charged to the operation after it.
-            let event = if self.is_call(lanes.events[at]) { lanes.owners[at] } else { lanes.events[at] };
+            let is_call = self.graph.is_call(lanes.events[at]);
+            let event = if is_call { lanes.owners[at] } else { lanes.events[at] };
             return (Some(node - 1), event, lanes.kinds[at]);
         }
-        let first = self.edges.partition_point(|edge| edge.target < node);
-        let edges = self.edges[first..].iter().take_while(|edge| edge.target == node);
-        let time = |edge: &&super::edges::Edge| lanes.times[edge.source as usize].saturating_add(edge.length);
-        let found = edges.max_by_key(time);
+        let first = self.graph.edges.partition_point(|edge| edge.target < node);
+        let edges = self.graph.edges[first..].iter().take_while(|edge| edge.target == node);
+        let found = edges.max_by_key(|edge| self.arrival(edge, before));
         found.map_or((None, NONE, Kind::Unknown), |edge| (Some(edge.source), lanes.events[at], edge.kind))
     }
 }

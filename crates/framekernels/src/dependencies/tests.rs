@@ -1,12 +1,14 @@
 //! Graphs of small traces, and laws of graphs of any.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{DependencyGraph, EDGES};
+use super::{DependencyGraph, EDGES, Replay};
 use crate::frame::{Frame, NONE, column, positions, table};
 
 fn frame<const N: usize>(columns: [(&str, ArrayRef); N]) -> Frame {
@@ -26,7 +28,7 @@ struct Events {
 }
 
 impl Events {
-    fn graph(&self) -> DependencyGraph {
+    fn graph(&self) -> Arc<DependencyGraph> {
         let callers = self.host.iter().map(|event| event.3);
         let host = frame([
             ("row", positions((0..self.host.len() as u32).collect())),
@@ -54,7 +56,7 @@ impl Events {
             ("stream", of_waits(3)),
             ("only_waits", column(self.waits.iter().map(|_| true))),
         ]);
-        DependencyGraph::new(&host, &gpu, &waits).unwrap()
+        Arc::new(DependencyGraph::new(&host, &gpu, &waits).unwrap())
     }
 
     /// Start and end of every event.
@@ -68,14 +70,24 @@ fn numbers(batch: &RecordBatch, name: &str) -> Vec<i64> {
     batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().values().to_vec()
 }
 
-fn replayed(graph: &DependencyGraph) -> Vec<(i64, i64)> {
-    let batch = graph.replay().unwrap();
+fn replayed(graph: &Arc<DependencyGraph>) -> Vec<(i64, i64)> {
+    changed(graph, None)
+}
+
+/// Start and end of every event, if some take longer or shorter.
+fn changed(graph: &Arc<DependencyGraph>, changes: Option<&[(f64, f64)]>) -> Vec<(i64, i64)> {
+    let changes = changes.map(|factors| {
+        let [own, waiting] = [0, 1].map(|at| column(factors.iter().map(|by| [by.0, by.1][at])));
+        frame([("own", own), ("waiting", waiting)])
+    });
+    let batch = Replay::new(Arc::clone(graph), changes.as_ref(), false).unwrap().times().unwrap();
     numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "end_ns")).collect()
 }
 
 /// Start, duration, event and edge of each segment.
-fn path(graph: &DependencyGraph, start: i64, end: i64) -> Vec<(i64, i64, Option<u32>, &'static str)> {
-    let batch = graph.critical_path(start, end).unwrap();
+fn path(graph: &Arc<DependencyGraph>, start: i64, end: i64) -> Vec<(i64, i64, Option<u32>, &'static str)> {
+    let replay = Replay::new(Arc::clone(graph), None, false).unwrap();
+    let batch = replay.critical_paths(&[(start, end)]).unwrap();
     let events = batch.column_by_name("event").unwrap().as_primitive::<UInt32Type>().iter();
     let edges = batch.column_by_name("edge").unwrap().as_primitive::<UInt8Type>().values().to_vec();
     let times = numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "dur_ns"));
@@ -149,6 +161,22 @@ fn a_stream_waits_for_an_event_of_another() {
 }
 
 #[test]
+fn a_launch_waits_for_a_full_queue() {
+    let mut events = Events::default();
+    for at in 0..1_100 {
+        let start = if at < 1_000 { 10 * at } else { 10_000 + 50_000 * (at - 1_000) };
+        // A launch takes 5 ns; in the full queue, it returns 1,000 ns after a kernel has ended.
+        let length = if at < 1_000 { 5 } else { 49_900 };
+        events.host.push((1, start, length, None));
+        events.gpu.push((7, 8_900 + 50_000 * at, 50_000, at as u32, false));
+    }
+    let found = path(&events.graph(), 0, 5_009_900);
+    let queued = found.iter().filter(|segment| segment.3 == "queue").count();
+    assert_eq!((queued, found.last().map(|segment| segment.2)), (1, Some(Some(1_099))));
+    assert!(found.iter().filter(|segment| segment.3 == "execution").count() > 90);
+}
+
+#[test]
 fn a_thread_waits_for_the_thread_of_autograd() {
     let host = vec![
         (1, 0, 10, None),     // 0: forward
@@ -200,6 +228,55 @@ fn any_events() -> impl Strategy<Value = Events> {
     })
 }
 
+#[test]
+fn a_shorter_kernel_ends_the_step_sooner() {
+    let graph = step().graph();
+    let mut factors = vec![(1.0, 1.0); 6];
+    // Half of the second kernel.
+    factors[5].0 = 0.5;
+    assert_eq!(changed(&graph, Some(&factors))[3], (50, 139));
+    // The first kernel takes no time: the second one starts after the gap between them.
+    factors[4].0 = 0.0;
+    assert_eq!(changed(&graph, Some(&factors))[5], (45, 97));
+    // The host does not wait: only the time after the wait is left.
+    factors[3] = (1.0, 0.0);
+    assert_eq!(changed(&graph, Some(&factors))[3], (50, 60));
+    // Without kernels and waits, it takes what the host does.
+    assert_eq!(changed(&graph, Some(&factors))[0], (0, 70));
+}
+
+#[test]
+fn a_change_reaches_what_lies_inside_and_was_launched_there() {
+    let marked = |at: usize| frame([("marked", column((0..6).map(|event| event == at)))]);
+    let within = |at: usize| {
+        let batch = step().graph().enclosing(&marked(at)).unwrap();
+        let found = batch.column_by_name("event").unwrap().as_primitive::<UInt32Type>().clone();
+        (0..6).filter(|&event| found.is_valid(event)).collect::<Vec<_>>()
+    };
+    assert_eq!(within(0), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(within(1), [1, 4]);
+    assert_eq!(within(5), [5]);
+}
+
+#[test]
+fn slack_is_how_much_later_an_event_may_end() {
+    let replay = Replay::new(step().graph(), None, false).unwrap();
+    // The launch of the second kernel could end 35 ns later: by then the first kernel has ended.
+    let slack = numbers(&replay.slack(i64::MAX).unwrap(), "slack_ns");
+    assert_eq!([slack[0], slack[3], slack[4], slack[5]], [0, 0, 0, 0]);
+    assert!(slack[2] > 0 && slack[1] >= 0);
+}
+
+/// Factors of events, and others that are nowhere larger.
+fn factors() -> impl Strategy<Value = Vec<[(f64, f64); 2]>> {
+    let less = |by: f64| move |part: f64| by * part;
+    vec((0.0..2.0_f64, 0.0..1.0_f64, 0.0..=1.0_f64), 24).prop_map(move |all| {
+        let pair =
+            |(own, waiting, part): (f64, f64, f64)| [(own, waiting), (less(own)(part), less(waiting)(part))];
+        all.into_iter().map(pair).collect()
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -217,5 +294,24 @@ proptest! {
             reached += dur;
         }
         prop_assert_eq!(reached, start + length);
+    }
+
+    #[test]
+    fn less_work_makes_nothing_later(events in any_events(), factors in factors()) {
+        let (graph, count) = (events.graph(), events.times().len());
+        let [more, less] = [0, 1].map(|at| {
+            let of: Vec<_> = factors.iter().map(|pair| pair[at]).take(count).collect();
+            changed(&graph, Some(&of))
+        });
+        for (less, more) in less.iter().zip(&more) {
+            prop_assert!(less.0 <= more.0 && less.1 <= more.1);
+        }
+        prop_assert_eq!(changed(&graph, Some(&vec![(1.0, 1.0); count])), events.times());
+    }
+
+    #[test]
+    fn an_event_without_slack_is_on_the_way(events in any_events()) {
+        let replay = Replay::new(events.graph(), None, false).unwrap();
+        prop_assert!(numbers(&replay.slack(i64::MAX).unwrap(), "slack_ns").iter().all(|&slack| slack >= 0));
     }
 }

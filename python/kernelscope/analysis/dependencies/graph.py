@@ -5,14 +5,26 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.grouping import Classes, by_name, classes_of, gather_rows, positions
+from kernelscope.analysis.grouping import Classes, by_name, classes_of, gather_rows, positions, taken
 from kernelscope.analysis.ranges.beside_operators import ranges_beside_operators
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-HOST_CLASSES = ("host", "data loading", "communication", "launch", "synchronisation")
-"""What an event of the host does, by number. An event of class 0 does what the event around it does."""
+BOUNDS = (
+    "host", "data loading", "communication", "launch", "synchronisation", "compute", "copy", "queue",
+    "unknown",
+)  # fmt: skip
+"""Activities of events, and reasons why a moment is on a critical path."""
 
+TIMED = ("ops", "launches", "python", "ranges", "gpu_ops")
+"""Tables with the events of the graph."""
+
+_CLASS = pl.Enum(BOUNDS)
+_TABLE = pl.Enum(TIMED)
+_KIND = pl.Enum(
+    ["operator", "annotation", "call", "frame", "range", "kernel", "memcpy", "memset", "graph"]
+)  # fmt: skip
+# By number. An event of the host of class 0 does what the event around it does.
 _ACTIVITIES = {"data_loading": 1, "communication": 2, "launch": 3, "wait": 4}
 _WAITS = ("call", "process", "on", "until", "stream", "only_waits")
 _ALLOCATES = "(?i)alloc|free|register"
@@ -20,14 +32,31 @@ _HOST_WAITS = ("stream sync", "event sync", "context sync")
 
 
 class Dependencies(NamedTuple):
-    """The graph of a trace, and its events by position.
+    """The graph of a trace, its replay without changes, and its events by position.
 
-    Columns: ``events`` has ``row``, ``table``, ``kind``, ``start_ns`` and ``dur_ns`` (a null duration is 0).
-        Events of the host come first, then ``gpu_ops`` in order.
+    Columns: ``events`` has ``row``, ``table``, ``kind``, ``name`` and ``class`` (its activity, one of
+        ``BOUNDS``). Events of the host come first, then ``gpu_ops`` in order.
     """
 
     graph: _traceparse.DependencyGraph
+    replay: _traceparse.Replay
     events: pl.DataFrame
+
+    @property
+    def times(self) -> pl.DataFrame:
+        """Returns ``start_ns`` and ``end_ns`` of the events, as recorded; a null duration counts as 0."""
+        return pl.DataFrame(self.replay.times())
+
+    def enclosing(self, marked: pl.Series) -> pl.Series:
+        """Returns the position of the innermost marked event of the host around each event or its launch.
+
+        A marked event lies in itself; null for none.
+        """
+        return taken(self.graph.enclosing(marked.to_frame("marked")), "event")
+
+    def within(self, marked: pl.Series) -> pl.Series:
+        """Returns which events are marked, lie inside such events, or were launched there."""
+        return self.enclosing(marked).is_not_null()
 
 
 @per_trace
@@ -61,8 +90,10 @@ def dependencies(trace: Trace) -> Dependencies:
         ),
         waits,
     )
-    columns = ("row", "table", "kind", "start_ns", "dur_ns")
-    return Dependencies(graph, pl.concat([host.select(columns), gpu.select(columns)]))
+    columns = ("row", "table", "kind", "name", "class")
+    of_host = pl.Series(BOUNDS, dtype=_CLASS).gather(taken(graph.classes(), "class"))
+    host = host.with_columns(of_host.alias("class"))
+    return Dependencies(graph, graph.replay(), pl.concat([host.select(columns), gpu.select(columns)]))
 
 
 def _host_events(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
@@ -70,18 +101,18 @@ def _host_events(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     # An API call belongs to the thread of its operator, also if the profiler numbers threads differently.
     owner = gather_rows(trace.launches["op_row"], trace.ops, "track")["track"]
     is_annotation = pl.col("is_annotation").fill_null(value=False)
-    kind = pl.when(is_annotation).then(pl.lit("annotation")).otherwise(pl.lit("operator"))
+    kind = pl.when(is_annotation).then(_kind("annotation")).otherwise(_kind("operator"))
     ranges = ranges_beside_operators(trace)
     parts = [
         _slices(trace.ops, "ops", kind, caller=pl.col("caller_track")),
         _slices(
             calls.with_columns(track=pl.coalesce(owner, "track")),
             "launches",
-            pl.lit("call"),
+            _kind("call"),
             activity=pl.when((pl.col("activity") != "wait") | pl.col("only_waits")).then("activity"),
         ),
-        _slices(trace.python, "python", pl.lit("frame"), activity=pl.lit(None)),
-        _slices(ranges.filter(pl.col("kind") == "push_pop"), "ranges", pl.lit("range")),
+        _slices(trace.python, "python", _kind("frame"), activity=pl.lit(None, pl.String)),
+        _slices(ranges.filter(pl.col("kind") == "push_pop"), "ranges", _kind("range")),
     ]
     return pl.concat(parts)
 
@@ -96,23 +127,37 @@ def _slices(
     doing = pl.col("activity") if activity is None else activity
     return frame.select(
         "row",
+        "name",
         "start_ns",
         pl.col("track").cast(pl.Int64),
         pl.col("dur_ns").fill_null(0),
-        pl.lit(table).alias("table"),
+        pl.lit(table, _TABLE).alias("table"),
         kind.alias("kind"),
         (pl.lit(None) if caller is None else caller).cast(pl.Int64).alias("caller"),
-        doing.cast(pl.String).replace_strict(_ACTIVITIES, default=0, return_dtype=pl.UInt8).alias("class"),
+        pl.coalesce(*(pl.when(doing == name).then(pl.lit(number)) for name, number in _ACTIVITIES.items()), 0)
+        .cast(pl.UInt8)
+        .alias("class"),
     )
+
+
+def _kind(name: str) -> pl.Expr:
+    return pl.lit(name, _KIND)
 
 
 def _gpu_events(trace: Trace) -> pl.DataFrame:
     return trace.gpu_ops.select(
         "row",
+        "name",
         "start_ns",
         pl.col("dur_ns").fill_null(0),
-        pl.lit("gpu_ops").alias("table"),
-        pl.col("kind").cast(pl.String),
+        pl.lit("gpu_ops", _TABLE).alias("table"),
+        pl.col("kind").cast(_KIND),
+        pl.when(pl.col("is_communication").fill_null(value=False))
+        .then(pl.lit("communication", _CLASS))
+        .when((pl.col("kind") == "memcpy") | (pl.col("kind") == "memset"))
+        .then(pl.lit("copy", _CLASS))
+        .otherwise(pl.lit("compute", _CLASS))
+        .alias("class"),
     )
 
 

@@ -1,20 +1,19 @@
-"""The critical path: what would have to be faster for a step to end sooner."""
+"""The critical path: the events that must be faster for a step to end sooner."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
-from kernelscope.analysis.dependencies.graph import HOST_CLASSES, dependencies
-from kernelscope.analysis.grouping import gather_rows
+from kernelscope import _traceparse
+from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
-BOUNDS = (
-    "host", "data loading", "launch", "queue", "compute", "communication", "copy", "synchronisation",
-    "unknown",
-)  # fmt: skip
-"""What a segment of a critical path is bound by."""
-
+# What the edges are bound by that are not an event itself.
 _OF_EDGES = {
     "stream": "queue",
+    "queue": "queue",
     "launch": "launch",
     "synchronisation": "synchronisation",
     "event": "synchronisation",
@@ -28,12 +27,13 @@ def critical_path(
 ) -> pl.DataFrame:
     """Returns the critical path of a step, a window or the whole trace.
 
-    The path leads back from the end of the window: from each event to what it waited for last. Only a shorter
-    event of the path makes the step end sooner.
+    The path leads back from the end of the window: from each event to the event for which it waited last.
+    Only a shorter event of the path makes the step end sooner.
 
     ``edge`` is the kind of dependency. ``host``: the thread ran the event, or nothing that was recorded.
     ``execution``: the GPU ran it. ``stream``: a GPU operation waited for the one before it on its stream.
     ``launch``: it started after its launch. ``synchronisation``: an API call waited for a GPU operation.
+    ``queue``: a launch waited for a place in the queue of its stream.
     ``event``: a GPU operation waited for one of another stream. ``thread``: a thread waited for another one,
     as for the backward pass. ``unknown``: the cause of the wait was not recorded.
 
@@ -45,34 +45,37 @@ def critical_path(
         ``dur_ns``, ``edge``, ``bound_by``. The segments fill the window.
     Units: ns on the trace's clock.
     Order: by time.
-    Raises: InvalidArgumentError: there is no such step, or ``step`` and ``window_ns`` are both given.
+    Raises: InvalidArgumentError: the trace has no such step, or ``step`` and ``window_ns`` are both given.
     """
-    graph, events = dependencies(trace)
-    start_ns, end_ns = _window(trace, step, window_ns, events)
-    found = pl.DataFrame(graph.critical_path(start_ns, end_ns))
-    columns = events.select("row", "table", "kind")[found["event"]]
-    edges = pl.Series(graph.edge_names())[found["edge"]].alias("edge")
-    path = columns.hstack(found.select("start_ns", "dur_ns", "class")).with_columns(edges)
-    communicates = gather_rows(path["row"], trace.gpu_ops, "is_communication")["is_communication"]
-    host = pl.Series(HOST_CLASSES)[found["class"]]
-    return path.select(
-        "row", "table", "kind", "start_ns", "dur_ns", "edge",
-        bound_by=pl.when(pl.col("edge") == "host")
-        .then(host)
-        .when(pl.col("edge") != "execution")
-        .then(pl.col("edge").replace(_OF_EDGES))
-        .when(communicates)
-        .then(pl.lit("communication"))
-        .when(pl.col("kind").is_in(["memcpy", "memset"]))
-        .then(pl.lit("copy"))
-        .otherwise(pl.lit("compute")),
-    )  # fmt: skip
+    graph = dependencies(trace)
+    window = window_of(trace, step, window_ns, graph)
+    return segments(graph, graph.replay, [window]).drop("window", "event")
 
 
-def _window(
-    trace: Trace, step: int | None, window_ns: tuple[int, int] | None, events: pl.DataFrame
+def segments(
+    graph: Dependencies, replay: _traceparse.Replay, windows: Sequence[tuple[int, int]]
+) -> pl.DataFrame:
+    """Returns the critical paths of windows of a replay; see :func:`critical_path`.
+
+    Columns: as there, ``window`` (index) and ``event`` (position in ``graph.events``).
+    """
+    found = pl.DataFrame(replay.critical_paths(windows))
+    events = graph.events.select("row", "table", "kind", "class")[found["event"]]
+    edges = pl.Series(graph.graph.edge_names(), dtype=pl.String)[found["edge"]].alias("edge")
+    # A thread outside of any event runs something that was not recorded.
+    bound = pl.coalesce(pl.col("edge").replace_strict(_OF_EDGES, default=None), "class", pl.lit("host"))
+    path = found.with_columns(edges).hstack(events).with_columns(bound.alias("bound_by"))
+    columns = ("row", "table", "kind", "start_ns", "dur_ns", "edge", "bound_by", "window", "event")
+    return path.select(columns).cast({pl.Enum: pl.String})
+
+
+def window_of(
+    trace: Trace, step: int | None, window_ns: tuple[int, int] | None, graph: Dependencies
 ) -> tuple[int, int]:
-    """The first and the last moment."""
+    """Returns the first and the last moment of a step, a window, or everything but Python frames.
+
+    Raises: InvalidArgumentError: as :func:`critical_path`.
+    """
     if step is not None and window_ns is not None:
         raise InvalidArgumentError("critical_path takes step= or window_ns=, not both")
     if window_ns is not None:
@@ -82,13 +85,21 @@ def _window(
         return start_ns, end_ns
     if step is None:
         # Python frames last as long as the recording.
-        counted = events.filter(pl.col("table") != "python") if events["table"].n_unique() > 1 else events
-        end_ns = pl.col("start_ns") + pl.col("dur_ns")
-        return counted.select(start_ns=pl.col("start_ns").min(), end_ns=end_ns.max()).fill_null(0).row(0)
+        is_python = graph.events["table"] == "python"
+        counted = graph.times if is_python.all() else graph.times.filter(~is_python)
+        return counted.select(pl.col("start_ns").min(), pl.col("end_ns").max()).fill_null(0).row(0)
+    row = step_row(trace, step)
+    return row["start_ns"], row["start_ns"] + row["total_ns"]
+
+
+def step_row(trace: Trace, step: int) -> dict[str, Any]:
+    """Returns the row of ``trace.steps`` of a step, the first one of this number.
+
+    Raises: InvalidArgumentError: there is no such step.
+    """
     found = trace.steps.filter(pl.col("step") == step)
     if found.is_empty():
         known = trace.steps["step"].drop_nulls()
         numbers = f"steps are {known.min()} to {known.max()}" if known.len() else "the trace has no steps"
         raise InvalidArgumentError(f"there is no step {step}: {numbers}")
-    start_ns = int(found["start_ns"][0])
-    return start_ns, start_ns + int(found["total_ns"][0])
+    return found.row(0, named=True)

@@ -339,6 +339,17 @@ _RATES = {
     "op_tc_eligible": Column("Operator TC eligible", "flag", "Whether the operator can run on tensor cores."),
     "backward_flops": Column("Backward FLOP", "FLOP", "FLOPs of the gradients of its forward operators."),
     "peak_type": Column("Peak of", "text", "Type of the peak."),
+    "path_ns": Column("On the path", "ns", "Time on the critical path."),
+    "segments": Column("Segments", "count", "Number of separate times on the critical path."),
+    "slack_ns": Column(
+        "Least slack", "ns", "Least time by which an event off the critical path could end later."
+    ),
+    "after_max_ns": Column(
+        "After, at most",
+        "ns",
+        "Predicted duration of the step if long waits of unknown cause end no earlier than recorded.",
+    ),
+    "bound_by_after": Column("Then bound by", "text", "Largest part of the critical path after the change."),
 }
 
 DIFF_COLUMNS: dict[str, tuple[str, str, str]] = {

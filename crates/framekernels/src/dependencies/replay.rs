@@ -1,0 +1,192 @@
+//! Replays of the graph, with other lengths of its edges.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::ScalarBuffer;
+
+use super::edges::Edge;
+use super::{DependencyGraph, Kind};
+use crate::frame::{Frame, Result, column, invalid, table};
+
+/// Shortest wait of unknown cause that is taken to end when it did, ns: shorter ones follow from what is before.
+const LONG_WAIT_NS: i64 = 1_000_000;
+
+/// The time of every node if some edges took longer or shorter.
+#[derive(Debug)]
+pub struct Replay {
+    pub(super) graph: Arc<DependencyGraph>,
+    changes: Option<Changes>,
+    /// Whether waits of unknown cause end no earlier than recorded, whatever else is earlier.
+    keeps_unknown: bool,
+    pub(super) times: Vec<i64>,
+}
+
+/// By what the lengths of edges are multiplied.
+#[derive(Debug)]
+struct Changes {
+    /// The own time of each event of the host, and the execution of each GPU operation.
+    own: ScalarBuffer<f64>,
+    /// What each GPU operation takes to be launched, and each call waits for the GPU.
+    waiting: ScalarBuffer<f64>,
+}
+
+impl Replay {
+    /// Replays a graph, with the lengths multiplied by `own` and `waiting` of each event.
+    ///
+    /// `own` is for the own time of an event of the host and the execution of a GPU operation, `waiting` for the
+    /// launch of a GPU operation and for how long a call waits for one, from 0 to 1.
+    ///
+    /// # Errors
+    ///
+    /// There are not as many factors as events, or one is less than 0.
+    pub fn new(graph: Arc<DependencyGraph>, changes: Option<&Frame>, keeps_unknown: bool) -> Result<Self> {
+        let changes = changes.map(|frame| Changes::new(frame, graph.lanes.starts.len())).transpose()?;
+        let mut replay = Self { graph, changes, keeps_unknown, times: Vec::new() };
+        replay.run();
+        Ok(replay)
+    }
+
+    fn run(&mut self) {
+        let graph = Arc::clone(&self.graph);
+        self.times = vec![0; graph.lanes.times.len()];
+        for &(from, to) in &graph.runs {
+            let first = graph.edges.partition_point(|edge| edge.target < from);
+            let mut edges = graph.edges[first..].iter().peekable();
+            let mut before = self.time_before(from);
+            for node in from..to {
+                let mut time = before.saturating_add(self.length(node));
+                while let Some(edge) = edges.next_if(|edge| edge.target == node) {
+                    time = time.max(self.arrival(edge, before));
+                }
+                if graph.lanes.kinds[node as usize] == Kind::Unknown {
+                    time = self.kept(time, node, graph.lanes.lengths[node as usize]);
+                }
+                self.times[node as usize] = time;
+                before = time;
+            }
+        }
+    }
+
+    /// The time of the node before in the lane; 0 before the first.
+    pub(super) fn time_before(&self, node: u32) -> i64 {
+        if self.graph.lanes.is_first(node) { 0 } else { self.times[node as usize - 1] }
+    }
+
+    /// The length of the edge from the node before.
+    #[inline]
+    pub(super) fn length(&self, node: u32) -> i64 {
+        let (at, lanes) = (node as usize, &self.graph.lanes);
+        let length = lanes.lengths[at];
+        match &self.changes {
+            None => length,
+            // Nobody owns the gap before a GPU operation, nor what a thread does outside of any event.
+            Some(changes) => {
+                changes.own.get(lanes.owners[at] as usize).map_or(length, |&by| scaled(length, by))
+            }
+        }
+    }
+
+    /// When an edge is satisfied, if the node before its target is at `before`.
+    #[inline]
+    pub(super) fn arrival(&self, edge: &Edge, before: i64) -> i64 {
+        let source = self.times[edge.source as usize];
+        let time = source.saturating_add(edge.length);
+        let event = self.graph.lanes.events[edge.target as usize] as usize;
+        let time = match (&self.changes, edge.kind) {
+            (Some(changes), Kind::Launch) => {
+                source.saturating_add(scaled(edge.length, changes.waiting[event]))
+            }
+            (Some(changes), Kind::Synchronisation) if time > before => {
+                before.saturating_add(scaled(time.saturating_sub(before), changes.waiting[event]))
+            }
+            _ => time,
+        };
+        if edge.kind == Kind::Unknown { self.kept(time, edge.target, edge.length) } else { time }
+    }
+
+    /// When a wait of unknown cause ends, which is not before the recorded time if the cause does not depend on
+    /// what is earlier.
+    fn kept(&self, time: i64, node: u32, length: i64) -> i64 {
+        let is_kept = self.keeps_unknown && length >= LONG_WAIT_NS;
+        if is_kept { time.max(self.graph.lanes.times[node as usize]) } else { time }
+    }
+
+    /// Start and end of every event, of the host and then of the GPU: `start_ns`, `end_ns`.
+    pub fn times(&self) -> Result<RecordBatch> {
+        let at = |nodes: &[u32]| column(nodes.iter().map(|&node| self.times[node as usize]));
+        table([("start_ns", at(&self.graph.lanes.starts)), ("end_ns", at(&self.graph.lanes.ends))])
+    }
+
+    /// When the host reaches moments of the recording: `at_ns`.
+    pub fn moments(&self, recorded: &[i64]) -> Result<RecordBatch> {
+        let lanes = &self.graph.lanes;
+        let threads: Vec<usize> =
+            self.graph.deciding.iter().copied().filter(|&lane| lane < lanes.threads).collect();
+        let moment = |&at: &i64| {
+            let nodes = threads.iter().filter_map(|&lane| lanes.last_until(&lanes.times, lane, at));
+            let node = nodes.max_by_key(|&node| lanes.times[node as usize]);
+            node.map_or(at, |node| {
+                let since = at.saturating_sub(lanes.times[node as usize]);
+                self.times[node as usize].saturating_add(since)
+            })
+        };
+        table([("at_ns", column(recorded.iter().map(moment)))])
+    }
+
+    /// By how much each event could end later without the last event until `end` ending later: `slack_ns`, null for
+    /// events that end later.
+    pub fn slack(&self, end: i64) -> Result<RecordBatch> {
+        let graph = &self.graph;
+        let last = self.last_until(&graph.deciding, end).map_or(end, |node| self.times[node as usize]);
+        let latest = |&time: &i64| if time > end { i64::MAX } else { time.max(last) };
+        let mut latest: Vec<i64> = self.times.iter().map(latest).collect();
+        for &(from, to) in graph.runs.iter().rev() {
+            let until = graph.edges.partition_point(|edge| edge.target < to);
+            let mut edges = graph.edges[..until].iter().rev().peekable();
+            for node in (from..to).rev() {
+                let own = latest[node as usize];
+                let before = self.time_before(node);
+                while let Some(edge) = edges.next_if(|edge| edge.target == node) {
+                    let length = self.arrival(edge, before).saturating_sub(self.times[edge.source as usize]);
+                    let source = &mut latest[edge.source as usize];
+                    *source = (*source).min(own.saturating_sub(length));
+                }
+                if !graph.lanes.is_first(node) {
+                    let source = &mut latest[node as usize - 1];
+                    *source = (*source).min(own.saturating_sub(self.length(node)));
+                }
+            }
+        }
+        let slack = |&node: &u32| {
+            let time = self.times[node as usize];
+            (time <= end).then(|| latest[node as usize].saturating_sub(time))
+        };
+        table([("slack_ns", column(graph.lanes.ends.iter().map(slack)))])
+    }
+
+    /// The last node of some lanes that is no later than `time`.
+    pub(super) fn last_until(&self, lanes: &[usize], time: i64) -> Option<u32> {
+        let last = |&lane: &usize| self.graph.lanes.last_until(&self.times, lane, time);
+        lanes.iter().filter_map(last).max_by_key(|&node| self.times[node as usize])
+    }
+}
+
+impl Changes {
+    fn new(frame: &Frame, events: usize) -> Result<Self> {
+        let [own, waiting] = ["own", "waiting"].map(|name| frame.f64_array(name));
+        let (own, waiting) = (own?, waiting?);
+        if own.len() != events || waiting.len() != events {
+            return Err(invalid("there is not one factor for each event"));
+        }
+        let is_right = own.iter().all(|&by| by >= 0.0) && waiting.iter().all(|by| (0.0..=1.0).contains(by));
+        is_right.then_some(Self { own, waiting }).ok_or_else(|| invalid("a factor is less than 0"))
+    }
+}
+
+/// A length times a factor, in whole ns; what is not positive stays.
+#[inline]
+fn scaled(length: i64, by: f64) -> i64 {
+    // A float holds lengths of up to 104 days exactly.
+    if by == 1.0 || length <= 0 { length } else { (length as f64 * by).round() as i64 }
+}

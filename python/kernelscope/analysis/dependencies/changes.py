@@ -1,0 +1,109 @@
+"""Changes of a prediction: the events that take another time, and the factor of each."""
+
+import re
+from collections.abc import Mapping
+
+import polars as pl
+
+from kernelscope.analysis.advice.record import rows_like
+from kernelscope.analysis.dependencies.graph import Dependencies
+from kernelscope.analysis.modules.module_calls import LAYER
+from kernelscope.errors import InvalidArgumentError, did_you_mean
+from kernelscope.trace import Trace
+
+EXAMPLES = "kernel:*gemm*=0.5, op:aten::softmax=0, module:*attention*=0.7, launch=0"
+
+# Of a change with a pattern, the tables whose names it matches.
+_TABLES = {
+    "kernel": ("gpu_ops",),
+    "op": ("ops",),
+    "module": ("python", "ranges", "ops"),
+    "python": ("python",),
+    "range": ("ranges", "ops"),
+    "call": ("launches",),
+}
+_WHOLE = ("launch", "dataloader", "communication", "copy", "sync")
+# A launch or a wait of the host cannot be longer than recorded: it might then wait for something else.
+_AT_MOST_1 = ("launch", "sync")
+_FRAME = "^nn\\.Module: "
+
+
+def factors(
+    trace: Trace, graph: Dependencies, changes: Mapping[str, float], among: pl.Series
+) -> pl.DataFrame:
+    """Returns the factors of all events for ``changes``, which apply to the events that are ``among``.
+
+    Columns: ``own`` (of the own time of an event of the host, and of the execution of a GPU operation) and
+        ``waiting`` (of the launch of a GPU operation, and of a call that waits for one).
+    Raises: InvalidArgumentError: a change is unknown, matches nothing, or has an impossible factor.
+    """
+    own = waiting = pl.repeat(1.0, graph.events.height, eager=True)
+    for change, factor in changes.items():
+        kind, pattern = _parsed(change, factor)
+        marked, waits = _marked(trace, graph, kind, pattern)
+        if not (marked.any() or waits.any()):
+            raise InvalidArgumentError(f"nothing in the trace matches {change}")
+        own = own * _factor(marked & among, factor)
+        waiting = waiting * _factor(waits & among, min(factor, 1.0))
+    return pl.DataFrame({"own": own, "waiting": waiting})
+
+
+def _parsed(change: str, factor: float) -> tuple[str, str]:
+    """The kind of a change, and its pattern; "" for all."""
+    kind, _, pattern = change.partition(":")
+    if not (kind in _TABLES if pattern else kind in _WHOLE):
+        known = [*_WHOLE, *(f"{name}:" for name in _TABLES)]
+        meant = did_you_mean(change, known)
+        raise InvalidArgumentError(
+            f"there is no change {change!r}{meant}; changes are for example {EXAMPLES}"
+        )
+    most = 1.0 if kind in _AT_MOST_1 else float("inf")
+    # Not a number is in no range.
+    if not 0 <= factor <= most or factor == float("inf"):
+        limits = "from 0 to 1" if most == 1 else "of at least 0"
+        raise InvalidArgumentError(f"{change} needs a factor {limits}, not {factor}; 0.5 halves the time")
+    return kind, pattern
+
+
+def _factor(marked: pl.Series, factor: float) -> pl.Series:
+    return pl.select(pl.when(marked).then(factor).otherwise(1.0)).to_series()
+
+
+def _marked(trace: Trace, graph: Dependencies, kind: str, pattern: str) -> tuple[pl.Series, pl.Series]:
+    """The events with another own time, and the events with other waits."""
+    nothing = pl.repeat(value=False, n=graph.events.height, eager=True)
+    is_gpu = graph.events["table"] == "gpu_ops"
+    if kind == "launch":
+        return graph.events["class"] == "launch", is_gpu
+    if kind == "sync":
+        return graph.events["class"] == "synchronisation", ~is_gpu
+    if kind in ("dataloader", "communication", "copy"):
+        return graph.events["class"] == ("data loading" if kind == "dataloader" else kind), nothing
+    named = _named(trace, graph, _TABLES[kind], _regex(kind, pattern))
+    if kind == "kernel":
+        return named & (graph.events["kind"] == "kernel"), nothing
+    if kind == "op":
+        named &= graph.events["kind"] == "operator"
+    named = graph.within(named)
+    if kind == "module":
+        # Gradients run on another thread, or in no module.
+        modules = graph.events["row"].filter(named & (graph.events["table"] == "python"))
+        ops = trace.ops.filter(pl.col("module_row").is_in(modules.implode()))["row"]
+        named = graph.within(named | graph.events["row"].is_in(ops.implode()))
+    # What is launched there waits for its launch, and what is called there may wait for the GPU.
+    return named, named
+
+
+def _regex(kind: str, pattern: str) -> str:
+    """The pattern of a shell as a regular expression, whatever the case of letters."""
+    wild = {"*": ".*", "?": "."}
+    body = "".join(wild.get(letter, re.escape(letter)) for letter in pattern)
+    if kind == "module":
+        # Frames of Python, or ranges around modules.
+        return f"(?is)(?:{_FRAME}|{LAYER.partition('(?P')[0]}){body}$"
+    return f"(?is)^{body}$"
+
+
+def _named(trace: Trace, graph: Dependencies, tables: tuple[str, ...], pattern: str) -> pl.Series:
+    rows = pl.concat([rows_like(trace, table, pattern, "row")["row"] for table in tables])
+    return graph.events["row"].is_in(rows.implode())

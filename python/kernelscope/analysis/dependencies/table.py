@@ -1,0 +1,92 @@
+"""The critical path by operator, module, kernel or Python line, and the slack of everything else."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
+from kernelscope.analysis.dependencies.path import segments, window_of
+from kernelscope.analysis.grouping import as_text, check_by, gather_rows
+from kernelscope.analysis.kernels.categories import work_categories
+from kernelscope.trace import Trace
+
+BY = ("name", "kind", "table", "bound_by", "op", "module", "phase", "category", "python")
+"""Columns by which a critical path can be summed."""
+
+# A line of source, as torch.profiler names the frame of a Python function.
+_SOURCE = r"\(\d+\): "
+
+
+def critical_path_table(
+    trace: Trace,
+    by: str | Sequence[str] = ("name",),
+    step: int | None = None,
+    *,
+    window_ns: tuple[int, int] | None = None,
+) -> pl.DataFrame:
+    """Sums the critical path of a step, a window or the whole trace, and finds the slack of all else.
+
+    ``by`` accepts ``name``, ``kind`` and ``table`` of the event (an operator, an API call, a Python frame, a
+    range, a kernel or a copy), ``bound_by`` (see :func:`critical_path`), ``op`` (the innermost operator that
+    ran or launched it), ``module`` and ``phase`` (of that operator), ``category`` (of the kernel) and
+    ``python`` (the innermost line of Python). Waits count for the event that waited.
+
+    Columns: the columns of ``by``; ``path_ns`` (time on the critical path), ``share`` (of the window),
+        ``segments``, ``events`` (of the group in the window, also those that are not on the path) and
+        ``slack_ns`` (least time by which one of the others could end later without the window ending later;
+        null if there are none).
+    Units: ns; shares between 0 and 1.
+    Order: by time on the path, longest first, then by slack.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column, there is no such step, or ``step`` and
+        ``window_ns`` are both given.
+
+    Example: ``critical_path_table(trace, by="op", step=3)``
+    """
+    columns = check_by(by, BY)
+    graph = dependencies(trace)
+    start_ns, end_ns = window_of(trace, step, window_ns, graph)
+    path = segments(graph, graph.replay, [(start_ns, end_ns)])
+    events = _described(trace, graph, columns)
+    on_path = events[path["event"]].with_columns(path["dur_ns"], path["bound_by"])
+    sums = on_path.group_by(columns).agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64))
+    slack = pl.DataFrame(graph.replay.slack(end_ns)).to_series()
+    is_other = ~pl.int_range(events.height, eager=True).is_in(path["event"].drop_nulls().implode())
+    is_inside = graph.times["end_ns"].is_between(start_ns, end_ns)
+    others = events.with_columns(slack_ns=pl.when(is_other).then(slack)).filter(is_inside)
+    rest = others.group_by(columns).agg(pl.len().cast(pl.Int64).alias("events"), pl.col("slack_ns").min())
+    table = sums.join(rest, on=columns, how="full", nulls_equal=True, coalesce=True)
+    path_ns = pl.col("path_ns").fill_null(0)
+    length = end_ns - start_ns
+    table = as_text(table).select(
+        *columns,
+        path_ns,
+        share=path_ns / length if length else pl.lit(None, pl.Float64),
+        segments=pl.col("segments").fill_null(0),
+        events=pl.col("events").fill_null(0),
+        slack_ns="slack_ns",
+    )
+    order = ["path_ns", "slack_ns", *columns]
+    return table.sort(order, descending=[True, *(False for _ in order[1:])], nulls_last=True)
+
+
+def _described(trace: Trace, graph: Dependencies, columns: Sequence[str]) -> pl.DataFrame:
+    """The ``columns`` of every event, and ``bound_by``."""
+    events = graph.events
+    own = [column for column in columns if column in ("name", "kind", "table")]
+    found = events.select(*own, bound_by="class").cast({pl.Enum: pl.String})
+    if {"op", "module", "phase"} & set(columns):
+        is_operator = (events["table"] == "ops") & (events["kind"] == "operator")
+        rows = events["row"].gather(graph.enclosing(is_operator))
+        of_ops = gather_rows(rows, trace.ops, "name", "module", "phase").rename({"name": "op"})
+        found = found.hstack(of_ops.select(c for c in columns if c in ("op", "module", "phase")))
+    if "python" in columns:
+        names = trace.python["name"].unique()
+        lines = names.filter(names.cast(pl.String).str.contains(_SOURCE))
+        is_line = events.select((pl.col("table") == "python") & pl.col("name").is_in(lines.implode()))
+        frames = graph.enclosing(is_line.to_series())
+        found = found.with_columns(events["name"].gather(frames).alias("python"))
+    if "category" in columns:
+        categories = work_categories(trace).cast(pl.String)
+        of_host = pl.repeat(None, events.height - categories.len(), dtype=pl.String, eager=True)
+        found = found.with_columns(pl.concat([of_host, categories]).alias("category"))
+    return found

@@ -1,0 +1,52 @@
+"""``kernelscope critical-path``: shows the events that must be faster for a step to end sooner."""
+
+import argparse
+from functools import partial
+
+from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.reading import read_trace
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "critical-path",
+        help="show the events that must be faster for a step to end sooner",
+        description=(
+            "Follows a step back from its end, from each event to the event for which it waited last. Only a "
+            "shorter event of this path makes the step end sooner."
+        ),
+    )
+    arguments.add_reading(parser)
+    parser.add_argument("--step", type=int, metavar="N", help="number of the step (default: the whole trace)")
+    parser.add_argument(
+        "--by",
+        default="name",
+        metavar="COLUMN[,COLUMN...]",
+        help=(
+            "one row per name, kind, table, bound_by, op, module, phase, category or python (line) "
+            "(default: name)"
+        ),
+    )
+    arguments.add_table_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads the trace and writes its critical path."""
+    from kernelscope.report.dependencies import path_csv, path_json, path_parts
+    from kernelscope.report.files import check_file, print_or_write
+
+    check_file(options.out)
+    trace, by = read_trace(options), tuple(options.by.split(","))
+    if options.format == "text":
+        from kernelscope.report.dependencies import PLAIN_WIDTH
+        from kernelscope.report.text.cells import write_parts
+
+        parts = partial(path_parts, trace, by, options.step)
+        write_parts(parts, options.out, top=options.top, plain_width=PLAIN_WIDTH)
+        return 0
+    write = path_json if options.format == "json" else path_csv
+    print_or_write(write(trace, by, options.step), options.out)
+    return 0

@@ -1,0 +1,68 @@
+"""``kernelscope what-if``: predicts the time that a change saves."""
+
+import argparse
+from functools import partial
+
+from kernelscope.cli import arguments
+from kernelscope.cli.arguments import Subparsers
+from kernelscope.cli.reading import read_trace
+from kernelscope.errors import InvalidArgumentError
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "what-if",
+        help="predict the time that a change would save",
+        description=(
+            "Replays the trace with some events shorter or longer. All others take as long as recorded and "
+            "start when their dependencies are satisfied."
+        ),
+    )
+    arguments.add_reading(parser)
+    parser.add_argument(
+        "changes",
+        nargs="+",
+        metavar="CHANGE=FACTOR",
+        help=(
+            "events, and the share of their time that they then take: 'kernel:*gemm*=0.5', "
+            "'op:aten::softmax=0', 'module:*attention*=0.7', 'range:NAME=0', 'python:NAME=0', 'call:NAME=0', "
+            "launch=0, sync=0, dataloader=0, communication=0, copy=0"
+        ),
+    )
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="number of the step that changes (default: the whole trace)"
+    )
+    arguments.add_table_output(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Reads the trace and writes the prediction."""
+    from kernelscope.report.dependencies import what_if_csv, what_if_json, what_if_parts
+    from kernelscope.report.files import check_file, print_or_write
+
+    check_file(options.out)
+    changes = dict(map(_change, options.changes))
+    trace = read_trace(options)
+    if options.format == "text":
+        from kernelscope.report.dependencies import PLAIN_WIDTH
+        from kernelscope.report.text.cells import write_parts
+
+        parts = partial(what_if_parts, trace, changes, options.step)
+        write_parts(parts, options.out, top=options.top, plain_width=PLAIN_WIDTH)
+        return 0
+    write = what_if_json if options.format == "json" else what_if_csv
+    print_or_write(write(trace, changes, options.step), options.out)
+    return 0
+
+
+def _change(text: str) -> tuple[str, float]:
+    """``launch=0.5`` as what changes and its factor."""
+    change, _, factor = text.rpartition("=")
+    try:
+        return change, float(factor)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{text} has no factor: write for example 'kernel:*gemm*=0.5' to halve the time of these kernels"
+        ) from None
