@@ -14,6 +14,7 @@ import pytest
 
 import kernelscope as ks
 from kernelscope.cli.main import COMMANDS
+from waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -90,7 +91,16 @@ def test_search_works_from_files(browser: Browser, site: Path) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto((site / "index.html").as_uri())
+    page.set_default_timeout(1_000 * LIMIT_S)
     page.fill("[data-md-component=search-query]", "idle_gaps")
+    # The theme may not listen yet, and answers what was typed when a key is released.
+    page.wait_for_function(
+        """() => {
+            document.querySelector("[data-md-component=search-query]").dispatchEvent(new Event("keyup"));
+            return document.querySelector(".md-search-result__item a");
+        }""",
+        polling=100,
+    )
     page.click(".md-search-result__item a >> nth=0")
     page.wait_for_selector("article h2[id$=idle_gaps]")
     assert {urlparse(url).scheme for url in asked} <= {"file", "data", "blob", "about"}

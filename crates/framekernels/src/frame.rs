@@ -230,3 +230,10 @@ macro_rules! records {
     };
 }
 pub(crate) use records;
+
+/// A frame of columns, for tests.
+#[cfg(test)]
+pub(crate) fn frame<const N: usize>(columns: [(&str, ArrayRef); N]) -> Frame {
+    let batch = table(columns).unwrap();
+    Frame::new(&batch.schema(), vec![batch]).unwrap()
+}

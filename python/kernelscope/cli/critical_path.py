@@ -6,6 +6,7 @@ from functools import partial
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import read_trace
+from kernelscope.cli.writing import write_tables
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -35,18 +36,11 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and writes its critical path."""
-    from kernelscope.report.dependencies import path_csv, path_json, path_parts
-    from kernelscope.report.files import check_file, print_or_write
+    from kernelscope.report.dependencies import PLAIN_WIDTH, path_csv, path_json, path_parts
+    from kernelscope.report.files import check_file
 
     check_file(options.out)
-    trace, by = read_trace(options), tuple(options.by.split(","))
-    if options.format == "text":
-        from kernelscope.report.dependencies import PLAIN_WIDTH
-        from kernelscope.report.text.cells import write_parts
-
-        parts = partial(path_parts, trace, by, options.step)
-        write_parts(parts, options.out, top=options.top, plain_width=PLAIN_WIDTH)
-        return 0
-    write = path_json if options.format == "json" else path_csv
-    print_or_write(write(trace, by, options.step), options.out)
+    asked = read_trace(options), tuple(options.by.split(",")), options.step
+    json, csv = partial(path_json, *asked), partial(path_csv, *asked)
+    write_tables(options, partial(path_parts, *asked), json, csv, plain_width=PLAIN_WIDTH)
     return 0

@@ -9,6 +9,7 @@ from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.console import say
 from kernelscope.cli.reading import read_trace
+from kernelscope.cli.writing import write_tables
 from kernelscope.errors import InvalidArgumentError
 
 _FORMATS = ("text", "json", "csv", "parquet", "html")
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         from kernelscope.report.html.libraries import check_libraries
 
         check_libraries()
-    from kernelscope.report.files import check_file, print_or_write
+    from kernelscope.report.files import check_file
 
     check_file(options.out)
     peak = dict(_peak(text) for text in options.peak)
@@ -105,14 +106,10 @@ def run(options: argparse.Namespace) -> int:
         view = View(*PAGE, roofline_parts(trace, answers))
         write_views([view], options.out, title=Path(trace.meta.path).name)
         return 0
-    if options.format == "text":
-        from kernelscope.report.roofline.text import PLAIN_WIDTH, parts
-        from kernelscope.report.text.cells import write_parts
+    from kernelscope.report.roofline.text import PLAIN_WIDTH, parts
 
-        write_parts(partial(parts, trace, answers), options.out, top=options.top, plain_width=PLAIN_WIDTH)
-        return 0
-    text = to_json(trace, answers) if options.format == "json" else to_csv(answers)
-    print_or_write(text, options.out)
+    json, csv = partial(to_json, trace, answers), partial(to_csv, answers)
+    write_tables(options, partial(parts, trace, answers), json, csv, plain_width=PLAIN_WIDTH)
     return 0
 
 

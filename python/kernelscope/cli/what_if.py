@@ -6,6 +6,7 @@ from functools import partial
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.reading import read_trace
+from kernelscope.cli.writing import write_tables
 from kernelscope.errors import InvalidArgumentError
 
 
@@ -39,21 +40,14 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and writes the prediction."""
-    from kernelscope.report.dependencies import what_if_csv, what_if_json, what_if_parts
-    from kernelscope.report.files import check_file, print_or_write
+    from kernelscope.report.dependencies import PLAIN_WIDTH, what_if_csv, what_if_json, what_if_parts
+    from kernelscope.report.files import check_file
 
     check_file(options.out)
     changes = dict(map(_change, options.changes))
-    trace = read_trace(options)
-    if options.format == "text":
-        from kernelscope.report.dependencies import PLAIN_WIDTH
-        from kernelscope.report.text.cells import write_parts
-
-        parts = partial(what_if_parts, trace, changes, options.step)
-        write_parts(parts, options.out, top=options.top, plain_width=PLAIN_WIDTH)
-        return 0
-    write = what_if_json if options.format == "json" else what_if_csv
-    print_or_write(write(trace, changes, options.step), options.out)
+    asked = read_trace(options), changes, options.step
+    json, csv = partial(what_if_json, *asked), partial(what_if_csv, *asked)
+    write_tables(options, partial(what_if_parts, *asked), json, csv, plain_width=PLAIN_WIDTH)
     return 0
 
 

@@ -29,27 +29,27 @@ PLAIN_WIDTH = 120
 
 def path_parts(trace: Trace, by: tuple[str, ...], step: int | None, shape: Shape) -> list[RenderableType]:
     """Returns the parts of the critical path by reason, and by the columns ``by``."""
-    bounds = analysis.critical_path_table(trace, "bound_by", step).filter(pl.col("path_ns") > 0)
-    total = int(bounds["path_ns"].sum())
+    path = analysis.critical_path(trace, step)
+    bounds = path.group_by(name="bound_by").agg(pl.col("dur_ns").sum())
+    bounds = bounds.sort("dur_ns", "name", descending=[True, False])
+    total = int(path["dur_ns"].sum())
     subject = "the trace" if step is None else f"step {step}"
     parts: list[RenderableType] = [summary.header(trace, shape)]
     if bounds.is_empty():
         return [*parts, heading("Critical path"), note("The trace has no events.", shape)]
-    fields = [Field("on the path", ns("path_ns")), Field("share", share("path_ns", total))]
-    named = bounds.rename({"bound_by": "name"}).to_dicts()
     title = f"Critical path of {subject}: {format_ns(total)}"
-    parts += [heading(title), named_table(named, "bound by", fields, shape)]
+    of_path = [Field("on the path", ns("dur_ns")), Field("share", share("dur_ns", total))]
+    parts += [heading(title), named_table(bounds.to_dicts(), "bound by", of_path, shape)]
     table = analysis.critical_path_table(trace, by, step)
     text = pl.concat_str(pl.col(by).cast(pl.String).fill_null("-"), separator=", ")
-    table = table.with_columns(name=text).sort(
-        "path_ns", "slack_ns", descending=[True, False], nulls_last=True
-    )
-    fields += [
+    fields = [
+        Field("on the path", ns("path_ns")),
+        Field("share", share("path_ns", total)),
         Field("segments", count("segments")),
         Field("events", count("events")),
         Field("least slack", lambda row: "-" if row["slack_ns"] is None else format_ns(row["slack_ns"])),
     ]
-    on_path = table.filter(pl.col("path_ns") > 0)
+    on_path = table.with_columns(name=text).filter(pl.col("path_ns") > 0)
     parts += top_table(on_path, "path_ns", ", ".join(by), fields, shape)
     remark = "Slack: by how much an event of this kind that is not on the path could end later."
     return [*parts, note(remark, shape)]

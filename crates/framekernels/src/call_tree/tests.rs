@@ -13,7 +13,7 @@ use super::{
     CallTree, Circular, Forest, NONE, Nested, Paths, Points, Slices, folded, innermost, marked_around, nest,
     own_times, path_texts,
 };
-use crate::frame::{Frame, column, positions, table};
+use crate::frame::{column, frame, positions};
 
 /// Groups, starts, lengths and rows.
 type Columns = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<u32>);
@@ -35,11 +35,6 @@ fn calls() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, Vec<i64>)> {
         }
         (parents, names, values)
     })
-}
-
-fn frame<const N: usize>(columns: [(&str, ArrayRef); N]) -> Frame {
-    let batch = table(columns).unwrap();
-    Frame::new(&batch.schema(), vec![batch]).unwrap()
 }
 
 fn kept_of(forest: &Forest) -> Vec<u32> {

@@ -1,5 +1,6 @@
 //! What nodes wait for beside the node before them: who waits, for whom, and for how long at least.
 
+use arrow_buffer::BooleanBuffer;
 use hashbrown::HashMap;
 
 use super::lanes::Lanes;
@@ -27,6 +28,11 @@ pub(super) struct Edge {
     pub(super) kind: Kind,
     /// At least this long.
     pub(super) length: i64,
+}
+
+/// The index of the first of `edges`, which are in order of their targets, to `node` or beyond.
+pub(super) fn first_edge(edges: &[Edge], node: u32) -> usize {
+    edges.partition_point(|edge| edge.target < node)
 }
 
 /// A call that waits for GPU operations, or lets a stream wait for them.
@@ -61,7 +67,7 @@ pub(super) struct Finder<'a> {
     /// The call that launched each GPU operation, or [`NONE`].
     pub(super) launches: &'a [u32],
     /// Whether each GPU operation is a copy.
-    pub(super) copies: &'a dyn Fn(usize) -> bool,
+    pub(super) copies: &'a BooleanBuffer,
     /// Process of each GPU operation.
     pub(super) processes: &'a [u32],
     pub(super) edges: Vec<Edge>,
@@ -208,7 +214,7 @@ impl Finder<'_> {
 
     /// Calls that return when their copy has ended.
     fn add_copies(&mut self) {
-        for at in (0..self.launches.len()).filter(|&at| (self.copies)(at)) {
+        for at in self.copies.set_indices() {
             let event = self.calls + at;
             if let Some(&returned) = self.lanes.ends.get(self.launches[at] as usize) {
                 let call = self.lanes.starts[self.launches[at] as usize];
@@ -402,11 +408,12 @@ pub(super) fn settle(lanes: &mut Lanes, edges: &mut [Edge]) {
             while targets.next_if_eq(&node).is_some() {}
         } else {
             // It waits for the node before alone.
-            lanes.lengths[node as usize] = lanes.times[node as usize].saturating_sub(lanes.time_before(node));
+            lanes.lengths[node as usize] =
+                lanes.times[node as usize].saturating_sub(lanes.time_before(&lanes.times, node));
         }
     }
     for edges in edges.chunk_by_mut(|a, b| a.target == b.target) {
-        let before = lanes.time_before(edges[0].target);
+        let before = lanes.time_before(&lanes.times, edges[0].target);
         let node = edges[0].target as usize;
         let time = lanes.times[node];
         let arrival = |edge: &Edge| lanes.times[edge.source as usize].saturating_add(edge.length);

@@ -56,7 +56,7 @@ impl DependencyGraph {
             lanes: &mut lanes,
             calls,
             launches: &launches,
-            copies: &|at| is_set(copies, at),
+            copies,
             processes: &gpu.u32_array("process")?,
             edges: Vec::new(),
             delay: 0,

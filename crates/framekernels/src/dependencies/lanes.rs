@@ -106,24 +106,23 @@ impl Lanes {
     }
 
     fn add(&mut self, time: i64, event: u32, owner: u32, kind: Kind) -> u32 {
-        let node = self.times.len();
-        let is_first = self.firsts.last().is_some_and(|&first| first as usize == node);
-        let before = if is_first { 0 } else { self.times[node - 1] };
+        let node = self.times.len() as u32;
+        let before = self.time_before(&self.times, node);
         self.times.push(time);
         self.events.push(event);
         self.owners.push(owner);
         self.kinds.push(kind);
         self.lengths.push(time.saturating_sub(before));
-        node as u32
+        node
     }
 
     pub(super) fn is_first(&self, node: u32) -> bool {
         self.firsts.binary_search(&node).is_ok()
     }
 
-    /// The time of the node before in the lane; 0 before the first.
-    pub(super) fn time_before(&self, node: u32) -> i64 {
-        if self.is_first(node) { 0 } else { self.times[node as usize - 1] }
+    /// The time of the node before in the lane, if the nodes are at `times`; 0 before the first.
+    pub(super) fn time_before(&self, times: &[i64], node: u32) -> i64 {
+        if self.is_first(node) { 0 } else { times[node as usize - 1] }
     }
 
     /// The last node of a lane that is no later than `time`, if the nodes are at `times`.

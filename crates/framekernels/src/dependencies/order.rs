@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::NO_EDGE;
-use super::edges::Edge;
+use super::edges::{Edge, first_edge};
 use super::lanes::Lanes;
 
 /// Neighbouring nodes of a lane, from the first to just after the last.
@@ -18,9 +18,8 @@ pub(super) type Run = (u32, u32);
 /// target was recorded earliest before its source is cut.
 pub(super) fn order(lanes: &Lanes, edges: &mut Vec<Edge>) -> (Vec<Run>, usize) {
     let count = lanes.groups.len();
-    let first_edge = |node: u32| edges.partition_point(|edge| edge.target < node);
     let mut next: Vec<u32> = lanes.firsts[..count].to_vec();
-    let mut at: Vec<usize> = next.iter().map(|&node| first_edge(node)).collect();
+    let mut at: Vec<usize> = next.iter().map(|&node| first_edge(edges, node)).collect();
     let mut awaited: Vec<BinaryHeap<Reverse<(u32, usize)>>> = vec![BinaryHeap::new(); count];
     let mut ready: Vec<usize> = (0..count).rev().collect();
     let mut runs = Vec::new();

@@ -2,6 +2,7 @@
 
 use arrow_array::RecordBatch;
 
+use super::edges::first_edge;
 use super::{Kind, Replay};
 use crate::frame::{NONE, Result, column, positions, table};
 
@@ -65,8 +66,8 @@ impl Replay {
             let event = if is_call { lanes.owners[at] } else { lanes.events[at] };
             return (Some(node - 1), event, lanes.kinds[at]);
         }
-        let first = self.graph.edges.partition_point(|edge| edge.target < node);
-        let edges = self.graph.edges[first..].iter().take_while(|edge| edge.target == node);
+        let edges = &self.graph.edges;
+        let edges = edges[first_edge(edges, node)..].iter().take_while(|edge| edge.target == node);
         let found = edges.max_by_key(|edge| self.arrival(edge, before));
         found.map_or((None, NONE, Kind::Unknown), |edge| (Some(edge.source), lanes.events[at], edge.kind))
     }

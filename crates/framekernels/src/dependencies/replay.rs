@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 
-use super::edges::Edge;
+use super::edges::{Edge, first_edge};
 use super::{DependencyGraph, Kind};
 use crate::frame::{Frame, Result, column, invalid, table};
 
@@ -51,8 +51,7 @@ impl Replay {
         let graph = Arc::clone(&self.graph);
         self.times = vec![0; graph.lanes.times.len()];
         for &(from, to) in &graph.runs {
-            let first = graph.edges.partition_point(|edge| edge.target < from);
-            let mut edges = graph.edges[first..].iter().peekable();
+            let mut edges = graph.edges[first_edge(&graph.edges, from)..].iter().peekable();
             let mut before = self.time_before(from);
             for node in from..to {
                 let mut time = before.saturating_add(self.length(node));
@@ -70,7 +69,7 @@ impl Replay {
 
     /// The time of the node before in the lane; 0 before the first.
     pub(super) fn time_before(&self, node: u32) -> i64 {
-        if self.graph.lanes.is_first(node) { 0 } else { self.times[node as usize - 1] }
+        self.graph.lanes.time_before(&self.times, node)
     }
 
     /// The length of the edge from the node before.
@@ -142,8 +141,7 @@ impl Replay {
         let latest = |&time: &i64| if time > end { i64::MAX } else { time.max(last) };
         let mut latest: Vec<i64> = self.times.iter().map(latest).collect();
         for &(from, to) in graph.runs.iter().rev() {
-            let until = graph.edges.partition_point(|edge| edge.target < to);
-            let mut edges = graph.edges[..until].iter().rev().peekable();
+            let mut edges = graph.edges[..first_edge(&graph.edges, to)].iter().rev().peekable();
             for node in (from..to).rev() {
                 let own = latest[node as usize];
                 let before = self.time_before(node);

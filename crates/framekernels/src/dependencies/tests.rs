@@ -4,17 +4,12 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, RecordBatch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{DependencyGraph, EDGES, Replay};
-use crate::frame::{Frame, NONE, column, positions, table};
-
-fn frame<const N: usize>(columns: [(&str, ArrayRef); N]) -> Frame {
-    let batch = table(columns).unwrap();
-    Frame::new(&batch.schema(), vec![batch]).unwrap()
-}
+use crate::frame::{NONE, column, frame, positions};
 
 /// Events of a host and of streams, and what waits for what.
 #[derive(Debug, Clone, Default)]

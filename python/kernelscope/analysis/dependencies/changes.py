@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.record import rows_like
 from kernelscope.analysis.dependencies.graph import Dependencies
-from kernelscope.analysis.modules.module_calls import LAYER
+from kernelscope.analysis.modules.module_calls import EITHER
 from kernelscope.errors import InvalidArgumentError, did_you_mean
 from kernelscope.trace import Trace
 
@@ -25,7 +25,6 @@ _TABLES = {
 _WHOLE = ("launch", "dataloader", "communication", "copy", "sync")
 # A launch or a wait of the host cannot be longer than recorded: it might then wait for something else.
 _AT_MOST_1 = ("launch", "sync")
-_FRAME = "^nn\\.Module: "
 
 
 def factors(
@@ -98,10 +97,7 @@ def _regex(kind: str, pattern: str) -> str:
     """The pattern of a shell as a regular expression, whatever the case of letters."""
     wild = {"*": ".*", "?": "."}
     body = "".join(wild.get(letter, re.escape(letter)) for letter in pattern)
-    if kind == "module":
-        # Frames of Python, or ranges around modules.
-        return f"(?is)(?:{_FRAME}|{LAYER.partition('(?P')[0]}){body}$"
-    return f"(?is)^{body}$"
+    return f"(?is)^{EITHER if kind == 'module' else ''}{body}$"
 
 
 def _named(trace: Trace, graph: Dependencies, tables: tuple[str, ...], pattern: str) -> pl.Series:

@@ -8,13 +8,11 @@ from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
 from kernelscope.analysis.dependencies.path import segments, window_of
 from kernelscope.analysis.grouping import as_text, check_by, gather_rows
 from kernelscope.analysis.kernels.categories import work_categories
+from kernelscope.analysis.ops.call_stacks import SOURCE
 from kernelscope.trace import Trace
 
 BY = ("name", "kind", "table", "bound_by", "op", "module", "phase", "category", "python")
 """Columns by which a critical path can be summed."""
-
-# A line of source, as torch.profiler names the frame of a Python function.
-_SOURCE = r"\(\d+\): "
 
 
 def critical_path_table(
@@ -81,7 +79,7 @@ def _described(trace: Trace, graph: Dependencies, columns: Sequence[str]) -> pl.
         found = found.hstack(of_ops.select(c for c in columns if c in ("op", "module", "phase")))
     if "python" in columns:
         names = trace.python["name"].unique()
-        lines = names.filter(names.cast(pl.String).str.contains(_SOURCE))
+        lines = names.filter(names.cast(pl.String).str.contains(SOURCE))
         is_line = events.select((pl.col("table") == "python") & pl.col("name").is_in(lines.implode()))
         frames = graph.enclosing(is_line.to_series())
         found = found.with_columns(events["name"].gather(frames).alias("python"))

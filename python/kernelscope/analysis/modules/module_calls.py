@@ -10,11 +10,15 @@ from kernelscope.analysis.intervals import covered_ns
 from kernelscope.analysis.replays import replays, with_replayed_ops
 from kernelscope.trace import Trace
 
-FRAME = r"^nn\.Module: (?P<name>.*)$"
+_OF_FRAME, _OF_RANGE = r"nn\.Module: ", r"layer:|\[pl\]\[module\]"
+FRAME = rf"^{_OF_FRAME}(?P<name>.*)$"
 """Matches the name of a Python frame that is a module call, as torch.profiler writes it."""
 
-LAYER = r"^(?:layer:|\[pl\]\[module\])(?P<name>.*)$"
+LAYER = rf"^(?:{_OF_RANGE})(?P<name>.*)$"
 """Matches the name of a range or annotation around a module call, from kernelscope.capture or Lightning."""
+
+EITHER = rf"(?:{_OF_FRAME}|{_OF_RANGE})"
+"""Matches what is before the name of the module in either."""
 
 
 class ModuleCalls(NamedTuple):

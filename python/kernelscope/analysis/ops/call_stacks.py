@@ -24,7 +24,7 @@ _LEFT_OUT = (
 )
 # A frame of Python's own: file, line and function. Others are calls of built-in functions, whose names hold
 # addresses, and of modules, whose forward is a frame, too.
-_SOURCE = r"\(\d+\): "
+SOURCE = r"\(\d+\): "
 _LONGEST_NAME = 1_024
 
 
@@ -89,7 +89,7 @@ def with_call_stacks(trace: Trace) -> pl.DataFrame:
     if ops["call_stack"].null_count() < ops.height or trace.python.is_empty():
         return ops
     names = classes_of(trace.python.select("name"))
-    is_source = names.keys["name"].cast(pl.String).str.contains(_SOURCE).fill_null(value=False)
+    is_source = names.keys["name"].cast(pl.String).str.contains(SOURCE).fill_null(value=False)
     is_source = names.spread(is_source)
     frames = _source_frames(trace.python, is_source)
     text = pl.col("name").cast(pl.String).str.slice(0, _LONGEST_NAME)
