@@ -96,13 +96,23 @@ class DependencyGraph:
     def enclosing(self, marks: Frame) -> ArrowTable:
         """Returns the innermost ``marked`` event around each event or its launch, as ``event``."""
 
-    def replay(self, changes: Frame | None = None, keeps_unknown: bool = False) -> Replay: ...
+    def replay(
+        self, changes: Frame | None = None, skipped: Frame | None = None, *, keeps_unknown: bool = False
+    ) -> Replay:
+        """Replays with the factors ``own``, ``waiting`` and perhaps ``unknown`` of each event, and without
+        the ``skipped`` parts of threads: ``track``, ``start_ns``, ``end_ns``."""
 
 class Replay:
     """The times of a graph of which some edges take longer or shorter."""
 
     def times(self) -> ArrowTable:
         """Returns ``start_ns`` and ``end_ns`` of every event."""
+
+    def times_of(self, wanted: Frame) -> ArrowTable:
+        """Returns ``start_ns`` and ``end_ns`` of each ``event``, null where there is none."""
+
+    def latest_ends(self, members: Frame, groups: int) -> ArrowTable:
+        """Returns ``end_ns``, the latest end of each ``group`` of ``event``; null without any."""
 
     def moments(self, recorded: Sequence[int]) -> ArrowTable:
         """Returns ``at_ns``, when the host reaches moments of the recording."""

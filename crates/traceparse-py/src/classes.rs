@@ -115,10 +115,18 @@ methods! {
             dependencies::EDGES
         }
 
-        #[pyo3(signature = (changes=None, keeps_unknown=false))]
-        fn replay(&self, py: Python<'_>, changes: Option<Frame>, keeps_unknown: bool) -> PyResult<Replay> {
+        #[pyo3(signature = (changes=None, skipped=None, *, keeps_unknown=false))]
+        fn replay(
+            &self,
+            py: Python<'_>,
+            changes: Option<Frame>,
+            skipped: Option<Frame>,
+            keeps_unknown: bool,
+        ) -> PyResult<Replay> {
             let graph = Arc::clone(&self.0);
-            run(py, || dependencies::Replay::new(graph, changes.as_deref(), keeps_unknown)).map(Replay)
+            let replay =
+                || dependencies::Replay::new(graph, changes.as_deref(), skipped.as_deref(), keeps_unknown);
+            run(py, replay).map(Replay)
         }
     }
     size(&self) -> ArrowTable = self.0.size();
@@ -133,6 +141,8 @@ pub(crate) struct Replay(dependencies::Replay);
 methods! {
     Replay {}
     times(&self) -> ArrowTable = self.0.times();
+    times_of(&self, wanted: Frame) -> ArrowTable = self.0.times_of(&wanted);
+    latest_ends(&self, members: Frame, groups: usize) -> ArrowTable = self.0.latest_ends(&members, groups);
     moments(&self, recorded: Vec<i64>) -> ArrowTable = self.0.moments(&recorded);
     slack(&self, end_ns: i64) -> ArrowTable = self.0.slack(end_ns);
     critical_paths(&self, windows: Vec<(i64, i64)>) -> ArrowTable = self.0.critical_paths(&windows);

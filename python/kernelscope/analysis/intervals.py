@@ -152,6 +152,23 @@ def merged(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     return Intervals(frame, by=by).union()
 
 
+def common(parts: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Returns the intersection of ``parts`` and ``spans``.
+
+    Columns: ``spans`` has ``start_ns`` and ``end_ns`` of separate intervals in order. The result has the
+        columns of ``parts``.
+    """
+    first = spans["end_ns"].search_sorted(parts["start_ns"], side="right")
+    last = spans["start_ns"].search_sorted(parts["end_ns"], side="left")
+    pairs = parts.with_columns(span=pl.int_ranges(first, pl.max_horizontal(first, last))).explode("span")
+    pairs = pairs.drop_nulls("span")
+    found = spans[pairs["span"]]
+    return pairs.drop("span").with_columns(
+        start_ns=pl.max_horizontal(pairs["start_ns"], found["start_ns"]),
+        end_ns=pl.min_horizontal(pairs["end_ns"], found["end_ns"]),
+    )
+
+
 def covered_ns(frame: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
     """Returns the time with at least one open interval of a group.
 

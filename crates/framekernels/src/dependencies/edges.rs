@@ -12,6 +12,8 @@ use crate::frame::NONE;
 const LONGEST_OVERHEAD_NS: i64 = 100_000;
 /// Least operations in the queue of a stream that hold up a launch: queues of CUDA take about 1,000.
 const FULL_QUEUE: usize = 500;
+/// The class of a call that launches.
+const LAUNCH: u8 = 3;
 /// Shortest call that waits for the GPU without a GPU operation to wait for that is a wait of unknown cause, ns.
 const SHORTEST_WAIT_NS: i64 = 30_000;
 
@@ -117,8 +119,9 @@ impl Finder<'_> {
         let launched = nodes.step_by(2).map(|node| {
             let launch = self.launch_of(node as u32);
             let start = self.lanes.times[node];
-            let call = self.lanes.starts.get(launch as usize).map_or(start, |&call| self.time(call));
-            last = last.max(call.min(start));
+            // Without a recorded launch, it was launched no earlier than the one before.
+            let call = self.lanes.starts.get(launch as usize).map(|&call| self.time(call).min(start));
+            last = last.max(call.unwrap_or(last));
             last
         });
         Stream { lane, process: self.processes[first], launched: launched.collect() }
@@ -227,27 +230,56 @@ impl Finder<'_> {
     }
 
     /// Launches that return when an operation has left the queue of their stream, which was full.
+    ///
+    /// Operations of the last launches are missing if they ran after the recording. They are in the queue, too.
     fn add_full_queues(&mut self, streams: &[Stream]) {
-        for stream in streams {
-            let first = self.lanes.lane(stream.lane).start;
-            let end = |at: usize| (first + 2 * at + 1) as u32;
-            // Operations of a stream end in the order of their starts, as a rule.
-            let mut ended = 0;
-            for at in 0..stream.launched.len() {
-                let call = self.launch_of((first + 2 * at) as u32) as usize;
-                let Some(&returned) = self.lanes.ends.get(call) else { continue };
-                while ended < at && self.time(end(ended)) <= self.time(returned) {
-                    ended += 1;
-                }
-                let called = self.time(self.lanes.starts[call]);
-                let Some(last) = ended.checked_sub(1).map(end) else { continue };
-                let late = self.time(returned).saturating_sub(self.time(last));
-                let is_long = self.time(returned).saturating_sub(called) >= SHORTEST_WAIT_NS;
-                let is_full = at - ended >= FULL_QUEUE;
-                if is_long && is_full && self.time(last) > called && late <= NEAR_NS {
-                    self.add_return(last, returned, Kind::Queue);
-                }
+        let mut of_call = vec![NONE; self.calls];
+        // The last launch of each thread with an operation, and the stream of that.
+        let mut last_known = vec![(0, NONE); self.lanes.threads];
+        for (at, stream) in (0..).zip(streams) {
+            for node in self.lanes.lane(stream.lane).step_by(2) {
+                let call = self.launch_of(node as u32);
+                let Some(&called) = self.lanes.starts.get(call as usize) else { continue };
+                of_call[call as usize] = at;
+                let last = &mut last_known[self.lanes.lane_of(called)];
+                *last = (*last).max((called, at));
             }
+        }
+        for (lane, &(last_launch, last_stream)) in last_known.iter().enumerate() {
+            let mut missing = 0;
+            for node in self.lanes.lane(lane) {
+                let call = self.lanes.events[node] as usize;
+                if self.lanes.classes[call] != LAUNCH || self.lanes.starts[call] as usize != node {
+                    continue;
+                }
+                let is_missing = of_call[call] == NONE && node > last_launch as usize;
+                let of = if is_missing { last_stream } else { of_call[call] };
+                if let Some(stream) = streams.get(of as usize) {
+                    self.add_full_queue(stream, call, missing);
+                }
+                missing += usize::from(is_missing);
+            }
+        }
+    }
+
+    /// Lets a launch wait for an operation of its stream, if the queue was full, with those that are `missing`.
+    fn add_full_queue(&mut self, stream: &Stream, call: usize, missing: usize) {
+        let returned = self.lanes.ends[call];
+        let called = self.time(self.lanes.starts[call]);
+        let took = self.time(returned).saturating_sub(called);
+        if took < SHORTEST_WAIT_NS {
+            return;
+        }
+        let first = self.lanes.lane(stream.lane).start;
+        let end = |at: usize| (first + 2 * at + 1) as u32;
+        let launched = stream.launched.partition_point(|&at| at < called);
+        // Operations of a stream end in the order of their starts, as a rule.
+        let ended = first_without(launched, |at| self.time(end(at)) <= self.time(returned));
+        let Some(last) = ended.checked_sub(1).map(end) else { return };
+        let late = self.time(returned).saturating_sub(self.time(last));
+        let is_full = launched - ended + missing >= FULL_QUEUE && self.time(last) > called;
+        if is_full && late <= NEAR_NS.max(took / NEAR_PART) {
+            self.add_return(last, returned, Kind::Queue);
         }
     }
 
@@ -283,26 +315,30 @@ impl Finder<'_> {
                 None => continue,
             };
             let target = waiting.unwrap_or(returned);
-            let mut is_explained = false;
-            for stream in awaited.iter().filter(|of| wait.on != NONE || of.process == wait.process) {
-                let Some(ended) = self.last_launched(stream, until, self.time(target)) else { continue };
-                if waiting.is_some() {
+            let awaited = awaited.iter().filter(|of| wait.on != NONE || of.process == wait.process);
+            let ended: Vec<u32> =
+                awaited.filter_map(|stream| self.last_launched(stream, until, self.time(target))).collect();
+            if waiting.is_some() {
+                for &ended in &ended {
                     self.add(ended, target, Kind::Event, self.gap);
-                    continue;
                 }
-                let waited = self.time(ended) > self.time(called);
-                is_explained |= waited;
-                // A call that goes on for longer than it waited does something else.
-                let late = self.time(returned).saturating_sub(self.time(ended));
-                if waited && late <= self.time(ended).saturating_sub(self.time(called)).max(SHORTEST_WAIT_NS)
-                {
-                    self.add_return(ended, returned, Kind::Synchronisation);
-                } else {
-                    self.add(ended, returned, Kind::Synchronisation, 0);
-                }
+                continue;
+            }
+            let latest = ended.iter().map(|&node| self.time(node)).max().unwrap_or(i64::MIN);
+            let late = self.time(returned).saturating_sub(latest);
+            let waited = latest.saturating_sub(self.time(called));
+            // A call that goes on for longer than it waited does something else.
+            let returns = waited > 0 && late <= waited.max(SHORTEST_WAIT_NS);
+            for &ended in &ended {
+                // Whichever stream is the last, the call then takes as long as it did after the wait.
+                self.add(ended, returned, Kind::Synchronisation, if returns { late } else { 0 });
+            }
+            if returns {
+                let own = &mut self.lanes.lengths[returned as usize];
+                *own = (*own).min(late);
             }
             let length = self.time(returned).saturating_sub(self.time(called));
-            if wait.only_waits && waiting.is_none() && !is_explained && length >= SHORTEST_WAIT_NS {
+            if wait.only_waits && waited <= 0 && length >= SHORTEST_WAIT_NS {
                 self.lanes.kinds[returned as usize] = Kind::Unknown;
             }
         }
@@ -321,8 +357,7 @@ impl Finder<'_> {
     ///
     /// A thread that another one works for is idle between them: from its node before the work to the node after.
     fn add_threads(&mut self, callers: &HashMap<u32, i64>) {
-        let lanes: HashMap<i64, usize> =
-            (0..self.lanes.threads).map(|lane| (self.lanes.groups[lane], lane)).collect();
+        let lanes = self.lanes.by_track();
         for lane in 0..self.lanes.threads {
             let nodes = self.lanes.lane(lane);
             let mut at = nodes.start;
@@ -396,6 +431,16 @@ fn typical(values: impl Iterator<Item = i64>) -> i64 {
     let mut values: Vec<i64> = values.collect();
     let quarter = values.len() / 4;
     if values.is_empty() { 0 } else { (*values.select_nth_unstable(quarter).1).max(0) }
+}
+
+/// The first of some numbers for which something no longer holds, if it holds for all before that.
+fn first_without(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
 }
 
 /// Gives what is left of the time of each node to the edge that was satisfied last.

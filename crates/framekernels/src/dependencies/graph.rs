@@ -31,7 +31,8 @@ impl DependencyGraph {
     /// Builds the graph of events of the host and of GPU operations.
     ///
     /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns`, `caller` (the track that waits
-    /// for an event of autograd; null for none) and `class` (0 for that of the event around it). `gpu` has
+    /// for an event of autograd; null for none) and `class` (3 for a launch, 0 for that of the event around it).
+    /// `gpu` has
     /// `row`, `stream` (a number), `process`, `start_ns`, `dur_ns`, `launch` (position in `host`; null for none)
     /// and `is_copy`. `waits` has `call` and `until` (positions in `host`; see [`Wait`]), `process`, `on` and
     /// `stream` (numbers of streams) and `only_waits`.

@@ -1,5 +1,7 @@
 //! The nodes of the graph: starts and ends of events in order, lane by lane.
 
+use hashbrown::HashMap;
+
 use crate::call_tree::{Slices, by_group};
 use crate::frame::NONE;
 
@@ -114,6 +116,11 @@ impl Lanes {
         self.kinds.push(kind);
         self.lengths.push(time.saturating_sub(before));
         node
+    }
+
+    /// The lanes of threads by their tracks.
+    pub(super) fn by_track(&self) -> HashMap<i64, usize> {
+        self.groups.iter().copied().zip(0..self.threads).collect()
     }
 
     pub(super) fn is_first(&self, node: u32) -> bool {

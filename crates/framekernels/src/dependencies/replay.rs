@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 
 use super::edges::{Edge, first_edge};
+use super::lanes::Lanes;
 use super::{DependencyGraph, Kind};
 use crate::frame::{Frame, Result, column, invalid, table};
 
@@ -22,26 +23,35 @@ pub struct Replay {
     pub(super) times: Vec<i64>,
 }
 
-/// By what the lengths of edges are multiplied.
+/// Other lengths of edges.
 #[derive(Debug)]
 struct Changes {
-    /// The own time of each event of the host, and the execution of each GPU operation.
-    own: ScalarBuffer<f64>,
+    /// The lengths of the edges inside lanes.
+    lengths: Vec<i64>,
     /// What each GPU operation takes to be launched, and each call waits for the GPU.
     waiting: ScalarBuffer<f64>,
+    /// How long each event waits for something that was not recorded.
+    unknown: Option<ScalarBuffer<f64>>,
 }
 
 impl Replay {
     /// Replays a graph, with the lengths multiplied by `own` and `waiting` of each event.
     ///
     /// `own` is for the own time of an event of the host and the execution of a GPU operation, `waiting` for the
-    /// launch of a GPU operation and for how long a call waits for one, from 0 to 1.
+    /// launch of a GPU operation and for how long a call waits for one, from 0 to 1. `unknown`, if it is there,
+    /// is for waits whose cause was not recorded. With `changes`, `skipped` has parts of the recording that
+    /// threads do not need: `track`, `start_ns` and `end_ns`.
     ///
     /// # Errors
     ///
-    /// There are not as many factors as events, or one is less than 0.
-    pub fn new(graph: Arc<DependencyGraph>, changes: Option<&Frame>, keeps_unknown: bool) -> Result<Self> {
-        let changes = changes.map(|frame| Changes::new(frame, graph.lanes.starts.len())).transpose()?;
+    /// There are not as many factors as events, or one is out of range.
+    pub fn new(
+        graph: Arc<DependencyGraph>,
+        changes: Option<&Frame>,
+        skipped: Option<&Frame>,
+        keeps_unknown: bool,
+    ) -> Result<Self> {
+        let changes = changes.map(|frame| Changes::new(&graph.lanes, frame, skipped)).transpose()?;
         let mut replay = Self { graph, changes, keeps_unknown, times: Vec::new() };
         replay.run();
         Ok(replay)
@@ -75,15 +85,8 @@ impl Replay {
     /// The length of the edge from the node before.
     #[inline]
     pub(super) fn length(&self, node: u32) -> i64 {
-        let (at, lanes) = (node as usize, &self.graph.lanes);
-        let length = lanes.lengths[at];
-        match &self.changes {
-            None => length,
-            // Nobody owns the gap before a GPU operation, nor what a thread does outside of any event.
-            Some(changes) => {
-                changes.own.get(lanes.owners[at] as usize).map_or(length, |&by| scaled(length, by))
-            }
-        }
+        let lengths = self.changes.as_ref().map_or(&self.graph.lanes.lengths, |changes| &changes.lengths);
+        lengths[node as usize]
     }
 
     /// When an edge is satisfied, if the node before its target is at `before`.
@@ -93,6 +96,9 @@ impl Replay {
         let time = source.saturating_add(edge.length);
         let event = self.graph.lanes.events[edge.target as usize] as usize;
         let time = match (&self.changes, edge.kind) {
+            (Some(Changes { unknown: Some(unknown), .. }), Kind::Unknown) => {
+                source.saturating_add(scaled(edge.length, unknown[event]))
+            }
             (Some(changes), Kind::Launch) => {
                 source.saturating_add(scaled(edge.length, changes.waiting[event]))
             }
@@ -115,6 +121,33 @@ impl Replay {
     pub fn times(&self) -> Result<RecordBatch> {
         let at = |nodes: &[u32]| column(nodes.iter().map(|&node| self.times[node as usize]));
         table([("start_ns", at(&self.graph.lanes.starts)), ("end_ns", at(&self.graph.lanes.ends))])
+    }
+
+    /// Start and end of some events: `start_ns`, `end_ns`, null where there is none.
+    ///
+    /// Columns: `wanted` has `event`.
+    pub fn times_of(&self, wanted: &Frame) -> Result<RecordBatch> {
+        let wanted = wanted.u32_array("event")?;
+        let at = |nodes: &[u32]| {
+            let node = |&event: &u32| nodes.get(event as usize).map(|&node| self.times[node as usize]);
+            column(wanted.iter().map(node))
+        };
+        table([("start_ns", at(&self.graph.lanes.starts)), ("end_ns", at(&self.graph.lanes.ends))])
+    }
+
+    /// The latest end of the events of each group: `end_ns`, null without any.
+    ///
+    /// Columns: `members` has `event`, and `group` below `groups`.
+    pub fn latest_ends(&self, members: &Frame, groups: usize) -> Result<RecordBatch> {
+        let (group, event) = (members.u32_array("group")?, members.u32_array("event")?);
+        let mut latest: Vec<Option<i64>> = vec![None; groups];
+        for (&group, &event) in group.iter().zip(event.iter()) {
+            let node = self.graph.lanes.ends.get(event as usize);
+            if let (Some(latest), Some(&node)) = (latest.get_mut(group as usize), node) {
+                *latest = (*latest).max(Some(self.times[node as usize]));
+            }
+        }
+        table([("end_ns", column(latest))])
     }
 
     /// When the host reaches moments of the recording: `at_ns`.
@@ -171,15 +204,59 @@ impl Replay {
 }
 
 impl Changes {
-    fn new(frame: &Frame, events: usize) -> Result<Self> {
-        let [own, waiting] = ["own", "waiting"].map(|name| frame.f64_array(name));
+    fn new(lanes: &Lanes, factors: &Frame, skipped: Option<&Frame>) -> Result<Self> {
+        let [own, waiting] = ["own", "waiting"].map(|name| factors.f64_array(name));
         let (own, waiting) = (own?, waiting?);
-        if own.len() != events || waiting.len() != events {
+        let unknown = factors.has("unknown").then(|| factors.f64_array("unknown")).transpose()?;
+        if own.len() != lanes.starts.len() {
             return Err(invalid("there is not one factor for each event"));
         }
-        let is_right = own.iter().all(|&by| by >= 0.0) && waiting.iter().all(|by| (0.0..=1.0).contains(by));
-        is_right.then_some(Self { own, waiting }).ok_or_else(|| invalid("a factor is less than 0"))
+        let mut shorter = waiting.iter().chain(unknown.iter().flat_map(|of| of.iter()));
+        if !own.iter().all(|&by| by >= 0.0) || !shorter.all(|by| (0.0..=1.0).contains(by)) {
+            return Err(invalid("a factor is less than 0, or more than 1 for a wait"));
+        }
+        let mut lengths = lanes.lengths.clone();
+        if let Some(skipped) = skipped {
+            skip(lanes, &mut lengths, skipped)?;
+        }
+        // Nobody owns the gap before a GPU operation, nor what a thread does outside of any event.
+        for (node, length) in lengths.iter_mut().enumerate() {
+            let by = match (&unknown, lanes.kinds[node]) {
+                (Some(unknown), Kind::Unknown) => unknown.get(lanes.events[node] as usize),
+                _ => own.get(lanes.owners[node] as usize),
+            };
+            *length = by.map_or(*length, |&by| scaled(*length, by));
+        }
+        Ok(Self { lengths, waiting, unknown })
     }
+}
+
+/// Takes from the `lengths` of threads what of them is `skipped`.
+fn skip(lanes: &Lanes, lengths: &mut [i64], skipped: &Frame) -> Result<()> {
+    let [tracks, starts, ends] = ["track", "start_ns", "end_ns"].map(|name| skipped.i64_array(name));
+    let threads = lanes.by_track();
+    let times = starts?.iter().copied().zip(ends?.iter().copied()).collect::<Vec<_>>();
+    let lane = |(track, times): (&i64, (i64, i64))| Some((*threads.get(track)?, times));
+    let mut parts: Vec<(usize, (i64, i64))> = tracks?.iter().zip(times).filter_map(lane).collect();
+    parts.sort_unstable();
+    let mut last = (lanes.threads, i64::MIN);
+    for (lane, (start, end)) in parts {
+        let start = if lane == last.0 { start.max(last.1) } else { start };
+        if start >= end {
+            continue;
+        }
+        last = (lane, end);
+        let nodes = lanes.lane(lane);
+        let first = lanes.times[nodes.clone()].partition_point(|&at| at <= start).max(1);
+        for node in nodes.skip(first) {
+            let (since, until) = (lanes.times[node - 1].max(start), lanes.times[node].min(end));
+            lengths[node] -= until.saturating_sub(since).clamp(0, lengths[node].max(0));
+            if lanes.times[node] >= end {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A length times a factor, in whole ns; what is not positive stays.

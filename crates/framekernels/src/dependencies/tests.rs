@@ -20,18 +20,21 @@ struct Events {
     gpu: Vec<(u32, i64, i64, u32, bool)>,
     /// Call, stream that is waited for, the call that recorded the event, and stream that waits.
     waits: Vec<[u32; 4]>,
+    /// Launches without an operation.
+    missing: std::ops::Range<u32>,
 }
 
 impl Events {
     fn graph(&self) -> Arc<DependencyGraph> {
         let callers = self.host.iter().map(|event| event.3);
+        let launches = |at: u32| self.missing.contains(&at) || self.gpu.iter().any(|event| event.3 == at);
         let host = frame([
             ("row", positions((0..self.host.len() as u32).collect())),
             ("track", column(self.host.iter().map(|event| event.0))),
             ("start_ns", column(self.host.iter().map(|event| event.1))),
             ("dur_ns", column(self.host.iter().map(|event| event.2))),
             ("caller", column(callers)),
-            ("class", column(self.host.iter().map(|_| 0_u8))),
+            ("class", column((0..).zip(&self.host).map(|(at, _)| if launches(at) { 3_u8 } else { 0 }))),
         ]);
         let gpu = frame([
             ("row", positions((0..self.gpu.len() as u32).collect())),
@@ -71,17 +74,32 @@ fn replayed(graph: &Arc<DependencyGraph>) -> Vec<(i64, i64)> {
 
 /// Start and end of every event, if some take longer or shorter.
 fn changed(graph: &Arc<DependencyGraph>, changes: Option<&[(f64, f64)]>) -> Vec<(i64, i64)> {
+    without(graph, changes, &[])
+}
+
+/// The same, without parts of thread 1.
+fn without(
+    graph: &Arc<DependencyGraph>,
+    changes: Option<&[(f64, f64)]>,
+    parts: &[(i64, i64)],
+) -> Vec<(i64, i64)> {
+    let skipped = frame([
+        ("track", column(parts.iter().map(|_| 1_i64))),
+        ("start_ns", column(parts.iter().map(|part| part.0))),
+        ("end_ns", column(parts.iter().map(|part| part.1))),
+    ]);
     let changes = changes.map(|factors| {
         let [own, waiting] = [0, 1].map(|at| column(factors.iter().map(|by| [by.0, by.1][at])));
         frame([("own", own), ("waiting", waiting)])
     });
-    let batch = Replay::new(Arc::clone(graph), changes.as_ref(), false).unwrap().times().unwrap();
+    let replay = Replay::new(Arc::clone(graph), changes.as_ref(), Some(&skipped), false);
+    let batch = replay.unwrap().times().unwrap();
     numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "end_ns")).collect()
 }
 
 /// Start, duration, event and edge of each segment.
 fn path(graph: &Arc<DependencyGraph>, start: i64, end: i64) -> Vec<(i64, i64, Option<u32>, &'static str)> {
-    let replay = Replay::new(Arc::clone(graph), None, false).unwrap();
+    let replay = Replay::new(Arc::clone(graph), None, None, false).unwrap();
     let batch = replay.critical_paths(&[(start, end)]).unwrap();
     let events = batch.column_by_name("event").unwrap().as_primitive::<UInt32Type>().iter();
     let edges = batch.column_by_name("edge").unwrap().as_primitive::<UInt8Type>().values().to_vec();
@@ -101,6 +119,7 @@ fn step() -> Events {
         ],
         gpu: vec![(7, 25, 50, 1, false), (7, 77, 103, 2, false)],
         waits: vec![[3, NONE, NONE, NONE]],
+        missing: 0..0,
     }
 }
 
@@ -165,10 +184,15 @@ fn a_launch_waits_for_a_full_queue() {
         events.host.push((1, start, length, None));
         events.gpu.push((7, 8_900 + 50_000 * at, 50_000, at as u32, false));
     }
-    let found = path(&events.graph(), 0, 5_009_900);
-    let queued = found.iter().filter(|segment| segment.3 == "queue").count();
-    assert_eq!((queued, found.last().map(|segment| segment.2)), (1, Some(Some(1_099))));
-    assert!(found.iter().filter(|segment| segment.3 == "execution").count() > 90);
+    for kernels in [1_100, 400] {
+        // The recording may end before the others run.
+        events.gpu.truncate(kernels);
+        events.missing = kernels as u32..1_100;
+        let found = path(&events.graph(), 0, 5_009_900);
+        let queued = found.iter().filter(|segment| segment.3 == "queue").count();
+        assert_eq!((queued, found.last().map(|segment| segment.2)), (1, Some(Some(1_099))));
+        assert!(found.iter().filter(|segment| segment.3 == "execution").count() > 90);
+    }
 }
 
 #[test]
@@ -218,7 +242,7 @@ fn any_events() -> impl Strategy<Value = Events> {
         let waits = vec((call(), stream(), call(), stream()), 0..6);
         (Just(host), gpu, waits).prop_map(|(host, gpu, waits)| {
             let waits = waits.into_iter().map(|(call, on, until, stream)| [call, on, until, stream]);
-            Events { host, gpu, waits: waits.collect() }
+            Events { host, gpu, waits: waits.collect(), ..Events::default() }
         })
     })
 }
@@ -241,6 +265,20 @@ fn a_shorter_kernel_ends_the_step_sooner() {
 }
 
 #[test]
+fn a_thread_skips_parts_of_the_recording() {
+    let (graph, factors) = (step().graph(), [(1.0, 1.0); 6]);
+    let skipping = |parts: &[(i64, i64)]| without(&graph, Some(&factors), parts);
+    // All of it is earlier, also the kernel that is launched after the part.
+    assert_eq!([skipping(&[(0, 8)])[1], skipping(&[(0, 8)])[4]], [(2, 12), (17, 67)]);
+    // Parts that overlap count once; one of another launch is hidden by the first kernel.
+    assert_eq!(skipping(&[(0, 8), (4, 6)]), skipping(&[(0, 8)]));
+    assert_eq!(skipping(&[(22, 28)])[5], step().times()[5]);
+    // The wait for the GPU is no time of the thread, but what comes after it is.
+    assert_eq!(skipping(&[(60, 180)])[0], (0, 200));
+    assert_eq!(skipping(&[(185, 999)])[0], (0, 190));
+}
+
+#[test]
 fn a_change_reaches_what_lies_inside_and_was_launched_there() {
     let marked = |at: usize| frame([("marked", column((0..6).map(|event| event == at)))]);
     let within = |at: usize| {
@@ -255,7 +293,7 @@ fn a_change_reaches_what_lies_inside_and_was_launched_there() {
 
 #[test]
 fn slack_is_how_much_later_an_event_may_end() {
-    let replay = Replay::new(step().graph(), None, false).unwrap();
+    let replay = Replay::new(step().graph(), None, None, false).unwrap();
     // The launch of the second kernel could end 35 ns later: by then the first kernel has ended.
     let slack = numbers(&replay.slack(i64::MAX).unwrap(), "slack_ns");
     assert_eq!([slack[0], slack[3], slack[4], slack[5]], [0, 0, 0, 0]);
@@ -292,7 +330,11 @@ proptest! {
     }
 
     #[test]
-    fn less_work_makes_nothing_later(events in any_events(), factors in factors()) {
+    fn less_work_makes_nothing_later(
+        events in any_events(),
+        factors in factors(),
+        parts in vec((-5..70_i64, -5..70_i64), 0..4),
+    ) {
         let (graph, count) = (events.graph(), events.times().len());
         let [more, less] = [0, 1].map(|at| {
             let of: Vec<_> = factors.iter().map(|pair| pair[at]).take(count).collect();
@@ -301,12 +343,17 @@ proptest! {
         for (less, more) in less.iter().zip(&more) {
             prop_assert!(less.0 <= more.0 && less.1 <= more.1);
         }
-        prop_assert_eq!(changed(&graph, Some(&vec![(1.0, 1.0); count])), events.times());
+        let unchanged = vec![(1.0, 1.0); count];
+        prop_assert_eq!(changed(&graph, Some(&unchanged)), events.times());
+        let skipping = without(&graph, Some(&unchanged), &parts);
+        for (less, more) in skipping.iter().zip(&events.times()) {
+            prop_assert!(less.0 <= more.0 && less.1 <= more.1);
+        }
     }
 
     #[test]
     fn an_event_without_slack_is_on_the_way(events in any_events()) {
-        let replay = Replay::new(events.graph(), None, false).unwrap();
+        let replay = Replay::new(events.graph(), None, None, false).unwrap();
         prop_assert!(numbers(&replay.slack(i64::MAX).unwrap(), "slack_ns").iter().all(|&slack| slack >= 0));
     }
 }

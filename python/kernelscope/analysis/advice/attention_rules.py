@@ -92,7 +92,7 @@ def attention_not_fused(facts: Facts) -> Iterator[Advice]:
             f"{format_ns(between)} of it outside the products.",
             _fused(facts),
             gpu.share,
-            saving_ns=facts.saving_ns(works, "saved", launched=False),
+            change=facts.faster(works, "saved", launched=False),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )

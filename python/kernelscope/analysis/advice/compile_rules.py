@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, rule
-from kernelscope.analysis.grouping import classes_of, positions
+from kernelscope.analysis.grouping import classes_of, gather_rows, positions
 from kernelscope.units import format_ns
 
 _COMPILING, _VERSIONS, _BREAKS = 0.01, 2, 0.5
@@ -26,15 +26,17 @@ def recompilation(facts: Facts) -> Iterator[Advice]:
     found = facts.compiling
     if found.is_empty():
         return
-    spent = facts.critical.host_ns(found)
-    value = facts.share(spent)
+    change = facts.savings.without(found)
+    saving_ns = facts.savings.of(change)
+    value = facts.share(saving_ns)
     if value <= _COMPILING:
         return
     yield Advice(
-        f"No GPU ran anything for {format_ns(spent)} of the steps while torch.compile worked.",
+        f"torch.compile delayed the steps by {format_ns(saving_ns)}.",
         f"Warm up before the recorded steps. If it continues: {_RECOMPILING}",
         value,
-        saving_ns=spent,
+        change=change,
+        saving_ns=saving_ns,
         cites=citing("ops", found),
     )
 
@@ -73,16 +75,19 @@ def graph_breaks(facts: Facts) -> Iterator[Advice]:
     value = breaks.height / facts.steps
     if value <= _BREAKS:
         return
-    saving = facts.critical.host_ns(breaks)
+    tracks = gather_rows(breaks["row"], facts.trace.ops, "track")
+    change = facts.savings.idle(breaks.hstack(tracks))
+    saving_ns = facts.savings.of(change)
     names = breaks.explode("eager").group_by("eager").len().sort("len", "eager", descending=[True, False])
     yield Advice(
         f"In {counted(facts.steps, 'step')}, operators ran eagerly between two compiled regions "
-        f"{counted(breaks.height, 'time')}, most often {most_common(names['eager'])}. No GPU ran "
-        f"anything for {format_ns(saving)} of that time.",
+        f"{counted(breaks.height, 'time')}, most often {most_common(names['eager'])}. They "
+        f"delayed the steps by {format_ns(saving_ns)}.",
         "TORCH_LOGS=graph_breaks shows the lines that break the graph, and fullgraph=True turns "
         "breaks into errors. Compile the code between the regions, too.",
         value,
-        saving_ns=saving,
+        change=change,
+        saving_ns=saving_ns,
         cites=citing("ops", _after(breaks, regions)),
     )
 

@@ -95,7 +95,7 @@ def pageable_copies(facts: Facts) -> Iterator[Advice]:
             "Pin the memory (DataLoader(pin_memory=True)) and copy with non_blocking=True, while "
             "kernels run.",
             value,
-            saving_ns=facts.saving_ns(gpu.works),
+            change=facts.faster(gpu.works),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )
@@ -106,10 +106,14 @@ def exposed_copies(facts: Facts) -> Iterator[Advice]:
     """Finds GPUs that only copy for more than a tenth of the time, from memory that is not pageable."""
     if not _take(facts, _EXPOSED):
         return
-    for gpu in facts.on_gpus(_copies(facts).filter(~_IS_PAGEABLE)):
-        saving = facts.saving_ns(gpu.works, launched=False)
-        value = facts.share(saving)
-        if value <= _EXPOSED:
+    copies = _copies(facts).filter(~_IS_PAGEABLE)
+    change = facts.faster(copies, launched=False)
+    saving_ns = facts.savings.of(change)
+    value = facts.share(saving_ns)
+    if value <= _EXPOSED:
+        return
+    for gpu in facts.on_gpus(copies):
+        if facts.share(gpu.spent_ns) <= _EXPOSED:
             continue
         sums = gpu.works.group_by("where", "memory").agg(pl.col("dur_ns").sum())
         where, memory, _ = sums.sort("dur_ns", "where", descending=[True, False]).row(0)
@@ -123,7 +127,8 @@ def exposed_copies(facts: Facts) -> Iterator[Advice]:
             f"{format_ns(int(of_kind['dur_ns'].sum()))}{_rate(of_kind)}.",
             remedy,
             value,
-            saving_ns=saving,
+            change=change,
+            saving_ns=saving_ns,
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )

@@ -6,8 +6,8 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
-from kernelscope.analysis.advice.critical import Critical
 from kernelscope.analysis.advice.record import matching, names_like, rows_like
+from kernelscope.analysis.advice.savings import Change, Savings
 from kernelscope.analysis.advice.waits import REPLAYS, Gaps, classified_gaps
 from kernelscope.analysis.gpu.time import temporal_breakdown
 from kernelscope.analysis.gpu.work import GpuWork
@@ -185,20 +185,18 @@ class Facts:
     def _gpus(self) -> int:
         return self.trace.gpu_ops["device"].drop_nulls().n_unique()
 
-    def saving_ns(self, works: pl.DataFrame, saved: str = "dur_ns", *, launched: bool = True) -> int:
-        """Returns the reduction of the time of complete steps if each operation of a GPU took ``saved`` less.
+    @cached_property
+    def savings(self) -> Savings:
+        """Changes of the trace, and the time that complete steps take less with them."""
+        return Savings(self.trace)
 
-        At most the time of these steps that only these operations cover. ``launched``: whether the host would
-        still launch them.
+    def faster(self, works: pl.DataFrame, saved: str = "dur_ns", *, launched: bool = True) -> Change:
+        """See ``Savings.faster``."""
+        return self.savings.faster(works, saved, launched=launched)
 
-        Columns: ``works`` needs ``row``, ``dur_ns`` and ``saved``.
-        Units: ns.
-        """
-        spent = int(works["dur_ns"].sum())
-        if spent <= 0:
-            return 0
-        alone = self.critical.alone_ns(self.are_rows(works["row"]), launched=launched)
-        return alone * int(works[saved].sum()) // spent
+    def sooner(self, gaps: pl.DataFrame) -> Change:
+        """See ``Savings.sooner``; host activity with its own rules stays."""
+        return self.savings.sooner(gaps, self.busy_elsewhere)
 
     def are_rows(self, rows: pl.Series) -> pl.Series:
         """Marks the rows of ``gpu_ops`` that are in ``rows``."""
@@ -268,11 +266,6 @@ class Facts:
             inside = pl.repeat(inside[0], self.every_gap.all.height, eager=True)
         return self.every_gap.counted(inside, self.spans)
 
-    @cached_property
-    def critical(self) -> Critical:
-        """Determines whether a GPU or the host delays complete steps at each moment."""
-        return Critical(self.work, self.every_gap, self.spans)
-
     def waits(self, cause: str) -> list[OnGpu]:
         """Gaps that waited for the host by ``cause``, grouped by GPU, the longest wait first.
 
@@ -281,7 +274,7 @@ class Facts:
         gaps = self.gaps.late.filter(pl.col("cause") == cause)
         if cause in ("launch", "host") and self.explained.height:
             ends = gaps.select("start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-            known = Intervals(self.explained.drop("name"), by=[]).hidden_ns(ends)
+            known = Intervals(self.busy_elsewhere, by=[]).hidden_ns(ends)
             gaps = gaps.with_columns(dur_ns=gaps["dur_ns"] - known).filter(pl.col("dur_ns") > 0)
         return self.on_gpus(gaps)
 
@@ -327,6 +320,11 @@ class Facts:
         return pl.concat(
             calls.select(pl.col("name").cast(pl.String), "start_ns", "dur_ns") for calls in found
         )
+
+    @cached_property
+    def busy_elsewhere(self) -> pl.DataFrame:
+        """Time of host activity with its own rules as separate intervals: ``start_ns``, ``end_ns``."""
+        return merged(self.explained, by=[])
 
     @cached_property
     def allocations(self) -> pl.DataFrame:

@@ -7,6 +7,7 @@ import polars as pl
 from kernelscope.analysis.advice.attention_rules import attention
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, counted, longest_names, most_common, rule
+from kernelscope.analysis.advice.savings import Change
 from kernelscope.analysis.grouping import describe_by_group
 from kernelscope.analysis.ops.table import operator_flags
 from kernelscope.units import format_ns, format_percent
@@ -28,10 +29,10 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
     if not facts.is_nvidia or capability is None or capability < _TENSOR_CORES_SINCE or not facts.kernel_ns:
         return
     counted = facts.kernels["works"] > 0
-    on_tensor_cores = facts.kernels["tensor_cores"]
-    if not on_tensor_cores.filter(counted).any():
+    uses_them = facts.kernels["tensor_cores"]
+    if not uses_them.filter(counted).any():
         return
-    plain = counted & facts.named(_PRODUCTS) & ~on_tensor_cores.fill_null(value=True)
+    plain = counted & facts.named(_PRODUCTS) & ~uses_them.fill_null(value=True)
     eligible = operator_flags(facts.work.launches.keys.select("is_annotation", name="op"))["eligible"]
     for gpu in facts.on_gpus(facts.rows_of(facts.marked_kernels(plain & (eligible > 0)), "name")):
         if gpu.share <= _OFF_TENSOR_CORES:
@@ -41,7 +42,7 @@ def off_tensor_cores(facts: Facts) -> Iterator[Advice]:
             f"kernel time: {most_common(longest_names(gpu.works))}.",
             f"{narrower_type(capability)} Sizes that are multiples of 8 help.",
             gpu.share,
-            saving_ns=products_saving(facts, gpu.works),
+            change=on_tensor_cores(facts, gpu.works),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )
@@ -63,11 +64,12 @@ def narrower_type(capability: float) -> str:
     )
 
 
-def products_saving(facts: Facts, works: pl.DataFrame) -> int | None:
-    """Returns the reduction of step time if these matrix products ran on tensor cores.
+def on_tensor_cores(facts: Facts, works: pl.DataFrame) -> Change | None:
+    """Returns the change that these matrix products run on tensor cores.
 
-    Columns: ``works``, all of one GPU, needs ``row`` and ``dur_ns``.
-    Units: ns. Null if the GPU's peaks are unknown.
+    Returns None if the GPU's peaks are unknown.
+
+    Columns: ``works`` needs ``row`` and ``dur_ns``.
     """
     from kernelscope.analysis.costs.peaks import device_peaks
 
@@ -75,7 +77,7 @@ def products_saving(facts: Facts, works: pl.DataFrame) -> int | None:
         plain, fast = peaks.plain("fp32"), peaks.product("bf16", tensor_cores=True)
         fast = fast if peaks.on_tensor_cores("bf16") else peaks.product("fp16", tensor_cores=True)
         if plain and fast and fast > plain and peaks.on_tensor_cores("fp16"):
-            return round(facts.saving_ns(works) * (1 - plain / fast))
+            return facts.faster(works.with_columns(saved=pl.col("dur_ns") * (1 - plain / fast)), "saved")
     return None
 
 
@@ -93,7 +95,7 @@ def layout_conversions(facts: Facts) -> Iterator[Advice]:
             f"{format_ns(gpu.spent_ns)}.",
             "Keep the model and its inputs in channels_last: model.to(memory_format=torch.channels_last).",
             gpu.share,
-            saving_ns=facts.saving_ns(gpu.works, launched=False),
+            change=facts.faster(gpu.works, launched=False),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )
@@ -124,7 +126,7 @@ def elementwise_chains(facts: Facts) -> Iterator[Advice]:
             f"{format_ns(gpu.spent_ns)}.",
             _fusing(facts),
             value,
-            saving_ns=facts.saving_ns(gpu.works, "saved", launched=False),
+            change=facts.faster(gpu.works, "saved", launched=False),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )
@@ -164,7 +166,7 @@ def small_grids(facts: Facts) -> Iterator[Advice]:
             f"than the GPU has multiprocessors. The longest: {most_common(longest_names(gpu.works))}.",
             f"{batch} small operators, or run independent ones on several streams.",
             gpu.share,
-            saving_ns=facts.saving_ns(gpu.works.with_columns(idle=idle), "idle"),
+            change=facts.faster(gpu.works.with_columns(idle=idle), "idle"),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )

@@ -14,6 +14,7 @@ from kernelscope.analysis.advice.remedies import (
     serving_engine,
     slow_call,
 )
+from kernelscope.analysis.advice.savings import together
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS, longest_calls
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.units import format_ns, format_percent
@@ -45,7 +46,7 @@ def serving_without_graphs(facts: Facts) -> Iterator[Advice]:
             f"{gpu.who}{steps} of {engine} replay no graph.",
             fewer_launches(facts),
             value,
-            saving_ns=gpu.spent_ns,
+            change=facts.sooner(gpu.works),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )
@@ -64,7 +65,7 @@ def launch_bound(facts: Facts) -> Iterator[Advice]:
             f"for the next launch. Kernels take {mean} on average.",
             fewer_launches(facts),
             value,
-            saving_ns=gpu.spent_ns,
+            change=facts.sooner(gpu.works),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
             cause=("serving_without_graphs",),
@@ -93,7 +94,7 @@ def tiny_kernels(facts: Facts) -> Iterator[Advice]:
             f"{most_common(names.cast(pl.String))}.",
             fewer_launches(facts),
             value,
-            saving_ns=waited,
+            change=facts.sooner(waits),
             device=gpu.device,
             cites=citing("gpu_ops", waits),
             cause=("serving_without_graphs", "launch_bound"),
@@ -113,7 +114,7 @@ def host_busy(facts: Facts) -> Iterator[Advice]:
             f"of more than {format_ns(LONGEST_LAUNCH_NS)}. Meanwhile on the launching thread: {doing}.",
             remedy,
             value,
-            saving_ns=gpu.spent_ns,
+            change=facts.sooner(gpu.works),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )
@@ -163,7 +164,7 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
             f"{counted(calls.height, 'call')} that waited for it: {listed}.",
             remedy(facts, "sync"),
             value,
-            saving_ns=gpu.spent_ns,
+            change=facts.savings.unwaited(calls),
             device=gpu.device,
             cites=citing("launches", calls),
         )
@@ -186,13 +187,15 @@ def gpu_idle(facts: Facts) -> Iterator[Advice]:
             f"{format_ns(ns)} for {WAITED_FOR[cause]}" for cause, ns in left.items() if 20 * ns > waited
         )
         is_left = pl.col("cause").cast(pl.String).is_in(list(left), nulls_equal=True)
-        gaps = facts.gaps.all.filter(pl.col("device").eq_missing(device) & is_left)
+        gaps = facts.gaps.all.with_row_index("place")
+        gaps = gaps.filter(pl.col("device").eq_missing(device) & is_left)
+        launched = facts.gaps.late.select("place", "track")
         yield Advice(
             f"{facts.who(device)}The GPU was idle for {format_percent(facts.share(waited))} of the "
             f"step time: {listed}.",
             remedy(facts, next(iter(left))),
             facts.share(waited),
-            saving_ns=waited,
+            change=facts.sooner(gaps.join(launched, on="place", how="left")),
             device=device,
             cites=citing("gpu_ops", gaps),
         )
@@ -213,18 +216,19 @@ def optimizer_not_fused(facts: Facts) -> Iterator[Advice]:
         value = gpu.works.height / facts.steps
         if value <= _OPTIMIZER_KERNELS:
             continue
-        waited = 0
-        if gpu.device in waits:
-            waited = int(waits[gpu.device].join(gpu.works, on="row", how="semi")["dur_ns"].sum())
         # What the shortest takes, every kernel takes that is launched; a fused one does so once.
         least = int(gpu.works["dur_ns"].min() or 0)  # type: ignore[arg-type]
         works = gpu.works.with_columns(saved=pl.lit(least))
+        changes = [facts.faster(works, "saved", launched=False)]
+        if gpu.device in waits:
+            gaps = waits[gpu.device].join(gpu.works, on="row", how="semi")
+            changes.append(facts.sooner(gaps))
         yield Advice(
             f"{gpu.who}The optimizer launches {value:,.0f} kernels per step, which take "
             f"{format_ns(gpu.spent_ns / gpu.works.height)} on average.",
             "Pass fused=True or foreach=True to the optimizer.",
             value,
-            saving_ns=waited + facts.saving_ns(works, "saved", launched=False),
+            change=together(changes),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts, PartOfSteps
-from kernelscope.analysis.advice.kernel_rules import narrower_type, products_saving
+from kernelscope.analysis.advice.kernel_rules import narrower_type, on_tensor_cores
 from kernelscope.analysis.advice.record import Advice, Cited, citing, matching, rule
 from kernelscope.analysis.advice.remedies import RULE_OF, WAITED_FOR, remedy, serving_engine
 from kernelscope.analysis.gpu.summary import gpu_summary
@@ -35,11 +35,11 @@ _TENSOR_CORES_SINCE = 7
 def data_loading(facts: Facts) -> Iterator[Advice]:
     """Finds steps that wait for data for more than 5 % of their time."""
     part = facts.parts["dataloader_ns"]
-    waited, value = part.worst_ns, facts.share(part.worst_ns)
+    value = facts.share(part.worst_ns)
     if value <= _DATA:
         return
     idle = max((causes.get("data", 0) for causes in facts.waited.values()), default=0)
-    calls = facts.ops_doing("data_loading")
+    calls, ranges = facts.ops_doing("data_loading"), facts.ranges_doing("data_loading")
     here = " The loader has no workers." if matching(calls["name"], "_SingleProcess").len() else ""
     meanwhile = f" A GPU waited {format_ns(idle)} for data in gaps between its operations." if idle else ""
     yield Advice(
@@ -47,9 +47,9 @@ def data_loading(facts: Facts) -> Iterator[Advice]:
         f"time{_on_average(facts, part)}.{meanwhile}{here}",
         remedy(facts, "data"),
         value,
-        saving_ns=waited,
+        change=facts.savings.without(pl.concat(part.select("row", "dur_ns") for part in (calls, ranges))),
         device=part.device if facts.who(part.device) else None,
-        cites=citing("ops", calls) if calls.height else citing("ranges", facts.ranges_doing("data_loading")),
+        cites=citing("ops", calls) if calls.height else citing("ranges", ranges),
     )
 
 
@@ -106,7 +106,7 @@ def communication(facts: Facts) -> Iterator[Advice]:
         f"the step time{_on_average(facts, part)}.",
         _less_communication(facts),
         value,
-        saving_ns=facts.saving_ns(own),
+        change=facts.faster(own),
         device=part.device if facts.who(part.device) else None,
         cites=citing("gpu_ops", own),
     )
@@ -200,15 +200,14 @@ def mixed_precision(facts: Facts) -> Iterator[Advice]:
         return
     lowest = call_eligibility(facts.trace).lowest.select(op_row="row")
     kernels = facts.rows_of(facts.are_kernels, "op_row").join(lowest, on="op_row", how="semi")
-    savings = [products_saving(facts, gpu.works) for gpu in facts.on_gpus(kernels)]
-    known = [saving for saving in savings if saving is not None]
+    change = on_tensor_cores(facts, kernels)
     yield Advice(
         f"{format_percent(share)} of the kernel time is in operators that could use tensor cores, but "
         "none of their kernels do.",
         narrower_type(capability),
         share,
-        saving_ns=max(known, default=None),
-        severity=None if known else "high" if share > 0.5 else "medium",
+        change=change,
+        severity=None if change else "high" if share > 0.5 else "medium",
         cites=citing("gpu_ops", kernels),
     )
 

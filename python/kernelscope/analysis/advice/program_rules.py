@@ -19,15 +19,17 @@ def module_loading(facts: Facts) -> Iterator[Advice]:
     found = facts.loads
     if found.is_empty():
         return
-    spent = facts.critical.host_ns(found)
-    value = facts.share(spent)
+    change = facts.savings.without(found)
+    saving_ns = facts.savings.of(change)
+    value = facts.share(saving_ns)
     if value <= _LOADING:
         return
     yield Advice(
-        f"{counted(found.height, 'call')} that load kernel code delayed the steps by {format_ns(spent)}.",
+        f"{counted(found.height, 'call')} that load kernel code delayed the steps by {format_ns(saving_ns)}.",
         "Run a few steps before recording: kernel code is loaded at first use.",
         value,
-        saving_ns=spent,
+        change=change,
+        saving_ns=saving_ns,
         cites=citing("launches", found),
     )
 
@@ -38,20 +40,22 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
     found = facts.allocations
     if found.is_empty():
         return
-    spent = facts.critical.host_ns(found)
-    value = facts.share(spent)
+    change = facts.savings.without(found)
+    saving_ns = facts.savings.of(change)
+    value = facts.share(saving_ns)
     if value <= _ALLOCATING:
         return
     names = found.group_by("name").len().sort("len", "name", descending=[True, False])
     listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
     freed, less = (". A free in a step means that the allocator returned its cache", "less memory or ")
     yield Advice(
-        f"{listed} delayed the steps by {format_ns(spent)}{freed if facts.gives_back else ''}.",
+        f"{listed} delayed the steps by {format_ns(saving_ns)}{freed if facts.gives_back else ''}.",
         f"Use {less if facts.gives_back else ''}steadier sizes, set "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and do not call torch.cuda.empty_cache() "
         "in steps.",
         value,
-        saving_ns=spent,
+        change=change,
+        saving_ns=saving_ns,
         cites=citing("launches", found),
     )
 

@@ -58,7 +58,7 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
             "Communicate during computation: other sizes of gradient buckets, prefetching of sharded "
             "parameters, collectives with async_op=True.",
             overlap / total,
-            saving_ns=facts.saving_ns(works[device]),
+            change=facts.faster(works[device]),
             device=device,
             cites=citing("gpu_ops", works[device]),
             cause=("communication",),

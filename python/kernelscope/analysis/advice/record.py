@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from kernelscope.analysis.advice.savings import Change
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
@@ -29,15 +30,16 @@ _NOTHING = Cited(None, (), 0)
 class Advice:
     """A recommendation of one rule about a trace.
 
-    ``value`` exceeds the threshold of the rule. ``saving_ns`` is the reduction of the time of all steps
-    without the cause, at most the wall time of the affected rows, and None if unknown. ``cites`` are the rows
-    that ``evidence`` describes. ``cause`` names more specific rules about the same cause: if one of them
-    fires, this recommendation becomes part of its evidence.
+    ``value`` exceeds the threshold of the rule. ``change`` takes away the cause, and ``saving_ns`` is the
+    reduction of the time of all steps by the changes of all advice of the rule; None if unknown. ``cites``
+    are the rows that ``evidence`` describes. ``cause`` names more specific rules about the same cause: if one
+    of them fires, this recommendation becomes part of its evidence.
     """
 
     evidence: str
     remedy: str
     value: float | None
+    change: Change | None = None
     saving_ns: int | None = None
     severity: str | None = None
     device: int | None = None

@@ -56,8 +56,8 @@ def _advice(facts: Facts, far: pl.DataFrame) -> Iterator[Advice]:
     part = far.select("device", "name", "bound", "attained", part=pl.col("saved") / pl.col("device_ns"))
     works = works.join(part, on=["device", "name"], nulls_equal=True)
     for gpu in facts.on_gpus(works.with_columns(saved=(pl.col("dur_ns") * pl.col("part")).cast(pl.Int64))):
-        saving = facts.saving_ns(gpu.works, "saved")
-        if facts.share(saving) <= _SAVEABLE:
+        value = facts.share(int(gpu.works["saved"].sum()))
+        if value <= _SAVEABLE:
             continue
         by_name = gpu.works.group_by("name").agg(
             pl.col("bound", "attained").first(), pl.col("dur_ns", "saved").sum()
@@ -71,8 +71,8 @@ def _advice(facts: Facts, far: pl.DataFrame) -> Iterator[Advice]:
             f"{gpu.who}By FLOPs and bytes, these reach less than {_FAR_PCT:.0f} % of the GPU's limit: "
             f"{listed}.",
             f"Where {'; where '.join(_REMEDIES[bound] for bound in bounds)}.",
-            facts.share(saving),
-            saving_ns=saving,
+            value,
+            change=facts.faster(gpu.works, "saved"),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )

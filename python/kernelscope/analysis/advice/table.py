@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -19,6 +19,7 @@ from kernelscope.analysis.advice import (
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Rule
+from kernelscope.analysis.advice.savings import Change, together
 from kernelscope.analysis.untimed import many_untimed
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -51,6 +52,7 @@ _SCHEMA = {
     "unit": pl.String,
     "saving_ns": pl.Int64,
     "saving_share": pl.Float64,
+    "remaining_ns": pl.Int64,
     "rank": pl.Int64,
     "device": pl.Int64,
     "table": pl.String,
@@ -65,18 +67,22 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
 
     ``source`` is a trace, or the traces of several ranks of a job. With several ranks, findings from
     comparing them are added to the findings of each rank. Only complete steps count. A rule gives no advice
-    if its inputs are unknown, if it is for another GPU vendor, or if the cause costs less than 0.5 % of the
+    if its inputs are unknown, if it is for another GPU vendor, or if the cause takes less than 0.5 % of the
     step time. Rules about idle time and launches give none if more than 5 % of the events have no timestamp
     (see ``doubts``). Findings with one cause are merged into one row, except those of the TensorBoard
     plugin's rules.
 
+    A saving is the difference to a replay without the cause, on all GPUs: see :func:`what_if`. A
+    cause whose removal saves less than 0.5 % is off the critical path, and its evidence says so.
+
     Columns: ``id`` (of the rule), ``severity`` (high, medium, low), ``title``, ``evidence`` and ``remedy``
         (sentences), ``value`` and the ``threshold`` that it exceeds, both in ``unit``; ``saving_ns``
-        (reduction of the time of all steps without the cause, at most the wall time of the affected rows;
-        null if unknown) and ``saving_share`` (relative to the time of all steps); ``rank``, ``device`` (null
-        if none in particular); the rows of the trace behind the evidence: ``table``, ``rows`` (up to 100 of
-        its ``row`` numbers, the largest first) and ``cited`` (their total number); and ``same_cause_as``
-        (``id`` of the recommendation that this one is part of, or null).
+        (reduction of the time of all steps without the cause; null if unknown), ``saving_share`` (relative to
+        the time of all steps) and ``remaining_ns`` (further reduction without the cause, once the causes of
+        the rows above are gone; null if unknown or for a part of another row); ``rank``, ``device`` (null if
+        none in particular); the rows of the trace behind the evidence: ``table``, ``rows`` (up to 100 of its
+        ``row`` numbers, the largest first) and ``cited`` (their total number); and ``same_cause_as`` (``id``
+        of the recommendation that this one is part of, or null).
     Units: ns; shares between 0 and 1. Savings of several rows overlap and cannot be added. Order: by
     severity, then by saving, largest first.
     Source: the rules from data_loading to memory_near_capacity come from the TensorBoard plugin.
@@ -85,7 +91,7 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
     if isinstance(source, Sequence):
         ranks = [Facts(trace) for trace in source]
         waits = rank_rules.waits(ranks)
-        rows = [_row(one, facts.total_ns) for facts in ranks for one in _asked(facts, waits)]
+        rows = [row for facts in ranks for row in _rows(facts, list(_asked(facts, waits)))]
         longest = max((one.total_ns for one in ranks), default=0)
         if len(source) > 1:
             compared = [_Found(rule, advice) for rule in _OF_RANKS for advice in rule.find(ranks)]
@@ -97,7 +103,7 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
 @per_trace
 def _of_trace(trace: Trace) -> pl.DataFrame:
     facts = Facts(trace)
-    return _table([_row(one, facts.total_ns) for one in _asked(facts, {})])
+    return _table(_rows(facts, list(_asked(facts, {}))))
 
 
 class _Found(NamedTuple):
@@ -115,18 +121,34 @@ def _asked(facts: Facts, waits: Mapping[int | None, int]) -> Iterator[_Found]:
     rank = facts.trace.meta.rank
     lacks_times = many_untimed(facts.trace) is not None
     rules = [rule for rule in RULES if not (lacks_times and rule.needs_all_times)]
-    found = [_Found(rule, replace(advice, rank=rank)) for rule in rules for advice in rule.find(facts)]
+    found = [_Found(rule, replace(advice, rank=rank)) for rule in rules for advice in _predicted(facts, rule)]
     if rank in waits:
         found = [
             one._replace(advice=rank_rules.without_waiting(one.id, one.advice, waits[rank])) for one in found
         ]
-    found = [one for one in found if one.rule in _OF_PLUGIN or _matters(one.advice, facts.total_ns)]
     yield from _merged(found)
 
 
-def _matters(advice: Advice, total_ns: int) -> bool:
-    """Whether something could be won; nobody can say of what has no saving."""
-    return advice.saving_ns is None or advice.saving_ns >= _LEAST * total_ns
+def _predicted(facts: Facts, rule: Rule) -> Iterator[Advice]:
+    """What a rule says, with the saving on all GPUs.
+
+    Without causes that take too little time to matter, unless the rule is one of the plugin's.
+    """
+    found = list(rule.find(facts))
+    least_ns = _LEAST * facts.total_ns
+    changes = [advice.change for advice in found if advice.change is not None]
+    if not changes:
+        yield from found
+        return
+    change = together(changes)
+    if change.cost_ns < least_ns and rule not in _OF_PLUGIN:
+        return
+    saving_ns = next((advice.saving_ns for advice in found if advice.saving_ns is not None), None)
+    saving_ns = facts.savings.of(change) if saving_ns is None else saving_ns
+    note = " This is off the critical path: steps would hardly be shorter without it."
+    for advice in found:
+        evidence = advice.evidence + (note if saving_ns < least_ns else "")
+        yield replace(advice, evidence=evidence, change=change, saving_ns=saving_ns)
 
 
 def _merged(found: list[_Found]) -> list[_Found]:
@@ -174,6 +196,23 @@ def _agree(one: int | None, other: int | None) -> bool:
     return one is None or other is None or one == other
 
 
+def _rows(facts: Facts, found: list[_Found]) -> list[dict[str, object]]:
+    """The rows about one trace, with what remains of each saving after those above it."""
+    rows = [(_row(one, facts.total_ns), one) for one in found]
+    above, saved_ns = Change(), 0
+    remaining: dict[str, int] = {}
+    for row, one in sorted(rows, key=lambda pair: _importance(pair[0])):
+        if one.advice.change is None or one.same_cause_as is not None:
+            continue
+        if one.id not in remaining:
+            above = together([above, one.advice.change])
+            all_ns = facts.savings.of(above) if remaining else one.advice.saving_ns or 0
+            all_ns = max(saved_ns, all_ns)
+            remaining[one.id], saved_ns = all_ns - saved_ns, all_ns
+        row["remaining_ns"] = remaining[one.id]
+    return [row for row, _ in rows]
+
+
 def _row(found: _Found, total_ns: int) -> dict[str, object]:
     rule, advice = found.rule, found.advice
     share = advice.saving_ns / total_ns if advice.saving_ns is not None and total_ns > 0 else None
@@ -184,6 +223,7 @@ def _row(found: _Found, total_ns: int) -> dict[str, object]:
         "threshold": rule.threshold,
         "unit": rule.unit,
         "saving_share": share,
+        "remaining_ns": None,
         "same_cause_as": found.same_cause_as,
         **advice.cites._asdict(),
     }
@@ -196,7 +236,10 @@ def _severity(share: float | None) -> str:
     return "high" if share >= _HIGH else "medium" if share >= _MEDIUM else "low"
 
 
+def _importance(row: Mapping[str, Any]) -> tuple[int, int]:
+    saving_ns = row["saving_ns"]
+    return _SEVERITIES.index(row["severity"]), 1 if saving_ns is None else -saving_ns
+
+
 def _table(rows: list[dict[str, object]]) -> pl.DataFrame:
-    table = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-    order = pl.col("severity").replace_strict({name: place for place, name in enumerate(_SEVERITIES)})
-    return table.sort(order, -pl.col("saving_ns").fill_null(-1), maintain_order=True)
+    return pl.DataFrame(sorted(rows, key=_importance), schema=_SCHEMA, orient="row")

@@ -1,7 +1,6 @@
 """Predictions of the time that a change saves."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import polars as pl
 
@@ -9,8 +8,8 @@ from kernelscope import _traceparse
 from kernelscope.analysis.dependencies.changes import factors
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
 from kernelscope.analysis.dependencies.path import segments, step_row
-from kernelscope.analysis.grouping import of_every, positions, taken
-from kernelscope.memo import per_trace
+from kernelscope.analysis.dependencies.steps import replayed_steps
+from kernelscope.analysis.grouping import of_every
 from kernelscope.trace import Trace
 
 _SCHEMA = {
@@ -56,8 +55,8 @@ def what_if(trace: Trace, changes: Mapping[str, float], step: int | None = None)
     if step is not None:
         among = _of_step(trace, graph, step)
     changed = factors(trace, graph, changes, among)
-    replay, longest = graph.graph.replay(changed), graph.graph.replay(changed, True)
-    before, after, at_most = (_steps(trace, found) for found in (graph.replay, replay, longest))
+    replay, longest = graph.graph.replay(changed), graph.graph.replay(changed, keeps_unknown=True)
+    before, after, at_most = (replayed_steps(trace, found) for found in (graph.replay, replay, longest))
     found = before.select(
         "step",
         before_ns=before["end_ns"] - before["start_ns"],
@@ -76,67 +75,6 @@ def _of_step(trace: Trace, graph: Dependencies, step: int) -> pl.Series:
     is_inside = starts.is_between(row["host_start_ns"], end_ns, closed="left")
     of_gpu = (trace.gpu_ops["step"] == step).fill_null(value=False)
     return pl.concat([is_inside.head(is_inside.len() - of_gpu.len()), of_gpu])
-
-
-class _Boundaries(NamedTuple):
-    """The events that decide when steps start and end.
-
-    Columns: ``steps`` has ``step``, ``first_ns`` and ``last_ns`` (of the host), and ``event`` (position of
-        the annotation; null for a step that was found in the launches). ``works`` has ``at`` (index of the
-        step), ``event`` (position of a GPU operation) and ``ends`` (whether the step ends with the
-        operation; otherwise it starts after it).
-    """
-
-    steps: pl.DataFrame
-    works: pl.DataFrame
-
-
-@per_trace
-def _boundaries(trace: Trace) -> _Boundaries:
-    events = dependencies(trace).events
-    steps = trace.steps.with_row_index("at").select(
-        "step", "at", "start_ns", end_ns=pl.col("start_ns") + pl.col("total_ns"),
-        first_ns="host_start_ns", last_ns=pl.col("host_start_ns") + pl.col("host_dur_ns"),
-        event=positions(events["row"], trace.steps["row"]),
-    )  # fmt: skip
-    first = events.height - trace.gpu_ops.height
-    works = trace.gpu_ops.with_row_index("event", offset=first)
-    works = works.select(
-        "event", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
-    )
-    # Several steps may have one number.
-    limits = steps.select("step", "at", since="start_ns", until="end_ns")
-    inside = works.join(limits, on="step", nulls_equal=True).filter(
-        (pl.col("start_ns") >= pl.col("since")) & (pl.col("end_ns") <= pl.col("until"))
-    )
-    # A step starts when the work before it has ended, also if that belongs to no step.
-    before = works.join(steps.select("at", end_ns="start_ns"), on="end_ns")
-    parts = [
-        inside.select("at", "event", ends=True),
-        inside.select(pl.col("at") + 1, "event", ends=False),
-        before.select("at", "event", ends=False),
-    ]
-    return _Boundaries(steps.select("step", "first_ns", "last_ns", "event"), pl.concat(parts))
-
-
-def _steps(trace: Trace, replay: _traceparse.Replay) -> pl.DataFrame:
-    """Start and end of each step of a replay: ``step``, ``start_ns``, ``end_ns``, as in ``trace.steps``."""
-    steps, works = _boundaries(trace)
-    times = pl.DataFrame(replay.times())
-    last = works.select("at", "ends", times["end_ns"].gather(works["event"]))
-    last = last.group_by("at", "ends").agg(pl.col("end_ns").max())
-    found = steps.select("step").with_row_index("at")
-    marks = times[steps["event"]]
-    for name, column, moment, ends in (
-        ("start_ns", "start_ns", "first_ns", False),
-        ("end_ns", "end_ns", "last_ns", True),
-    ):
-        reached = taken(replay.moments(steps[moment].to_list()), "at_ns")
-        host = marks[column].zip_with(marks[column].is_not_null(), reached)
-        of_gpu = last.filter(pl.col("ends") == ends).select("at", gpu_ns="end_ns")
-        of_gpu = found.join(of_gpu, on="at", how="left", maintain_order="left")["gpu_ns"]
-        found = found.with_columns(pl.select(pl.max_horizontal(host, of_gpu)).to_series().alias(name))
-    return found.select("step", "start_ns", end_ns=pl.max_horizontal("start_ns", "end_ns"))
 
 
 def _bounds(graph: Dependencies, replay: _traceparse.Replay, steps: pl.DataFrame) -> pl.Series:

@@ -157,7 +157,11 @@ _TIMES = {
     ),
     "attainable_ns": ("Attainable", "Minimum time for these operations at the GPU's peaks."),
     "saveable_ns": ("Saveable", "Busy time beyond the attainable time."),
-    "saving_ns": ("Saving", "Estimated upper bound of the saving."),
+    "saving_ns": (
+        "Saving",
+        "Upper bound of the saving: the time that the steps take less without the cause.",
+    ),
+    "remaining_ns": ("Remaining", "Further saving once the causes of the rows above are gone."),
     "missed_ns": ("Without tensor cores", "Time of matrix products that could use tensor cores but did not."),
     "window_ns": ("Time looked at", "From the first step's start to the last step's end."),
     "span_ns": ("Span", "From the start of a GPU's first to the end of its last operation."),

@@ -20,7 +20,12 @@ _STYLES = {"high": "red", "medium": "yellow", "low": "dim"}
 
 
 ORDER = 70
-TABLES = ("ops", "ranges", "launches", "gpu_ops", "memory", "counters", "steps", "gpu_steps", "devices")
+TABLES = (
+    "ops", "python", "ranges", "launches", "gpu_ops", "syncs", "memory", "counters", "steps", "gpu_steps",
+    "devices",
+)  # fmt: skip
+# By which calls, waits and streams belong together.
+NUMBERS = {"launches": ("correlation",), "syncs": ("correlation",), "gpu_ops": ("context",)}
 TEXT_ORDER = 15
 PAGE_ORDER = 10
 PAGE = Page(
@@ -29,7 +34,7 @@ PAGE = Page(
     "Changes that could make the program faster, judged by its trace, the most important first.",
 )
 COLUMNS = (
-    "title", "severity", "device", "evidence", "remedy", "saving_ns", "saving_share", "cited",
+    "title", "severity", "device", "evidence", "remedy", "saving_ns", "saving_share", "remaining_ns", "cited",
 )  # fmt: skip
 """Columns for people: the evidence contains the value and the threshold, which JSON has as numbers."""
 
@@ -66,8 +71,11 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 
 def _advice(row: dict[str, Any], shape: Shape) -> Text:
-    saving = row["saving_share"]
-    won = "" if saving is None else f" At most {format_percent(saving)} of the step time can be saved."
+    saving, remaining = row["saving_ns"], row["remaining_ns"]
+    won = f" At most {format_percent(row['saving_share'])} of the step time can be saved" if saving else ""
+    if saving and remaining is not None and not 0.5 * saving <= remaining <= 2 * saving:
+        won += f", and {format_percent(row['saving_share'] * remaining / saving)} after the changes above"
+    won += "." if won else ""
     more = row["others"]
     others = f" The same applies to {more} other GPU{'s' if more > 1 else ''}." if more else ""
     text = Text(f"{row['title']}. ", style="bold" if shape.color else "")
@@ -80,8 +88,8 @@ def page(trace: Trace) -> list[Part]:
     if table.is_empty():
         return [Note("No rule applies to this trace.")]
     what = (
-        "Each recommendation refers to rows of the trace. A saving is the reduction of step time "
-        "without the cause. Savings overlap and cannot be added."
+        "Each recommendation refers to rows of the trace. A saving is the reduction of step time in a "
+        "replay without the cause. Savings overlap and cannot be added."
     )
     return [
         Table("advice", "Recommendations", what, table.drop("rows", "same_cause_as"), COLUMNS),
