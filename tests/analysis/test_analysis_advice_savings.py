@@ -17,6 +17,7 @@ from events import V100
 from kernelscope import analysis
 from kernelscope.analysis.advice.table import RULES
 from kernelscope.cli.main import main
+from kernelscope.report.rendering import render
 from nsys_database import Database, global_tid
 
 LEAST, MOST = 0.9, 1.1
@@ -324,8 +325,9 @@ def test_what_is_hidden_remains_once_the_cause_above_it_is_gone(tmp_path: Path) 
         small(program, is_slow)
         program.work(LOADER, 3000 if loads else 5, "user_annotation")
 
+    (tmp_path / "hidden").mkdir()
     hidden, table = simulated(
-        lambda program, cause: both(program, loads=True, is_slow=cause), V100, tmp_path, cause=True
+        lambda program, cause: both(program, loads=True, is_slow=cause), V100, tmp_path / "hidden", cause=True
     )
     slow, _ = simulated(
         lambda program, cause: both(program, loads=False, is_slow=cause), V100, tmp_path, cause=True
@@ -339,6 +341,17 @@ def test_what_is_hidden_remains_once_the_cause_above_it_is_gone(tmp_path: Path) 
     assert rows["small_grids"]["saving_ns"] == 0
     assert rows["small_grids"]["remaining_ns"] / 1000 == pytest.approx(slow - fast, rel=0.1)
     assert rows["data_loading"]["remaining_ns"] == rows["data_loading"]["saving_ns"]
+    trace = ks.read(tmp_path / "hidden/trace.json")
+    best = analysis.best_changes(trace)
+    assert best["id"].to_list() == ["data_loading", "small_grids"]
+    assert best["together_ns"].to_list() == [
+        rows["data_loading"]["saving_ns"],
+        pytest.approx(1000 * (hidden - fast), rel=0.1),
+    ]
+    render(trace, out=tmp_path / "text")
+    text = " ".join((tmp_path / "text").read_text().split())
+    for part in ("Changes that save most", "after the changes above", "This is off the critical path"):
+        assert part in text
 
 
 def test_each_gpu_has_its_own_evidence_and_all_one_saving(tmp_path: Path) -> None:

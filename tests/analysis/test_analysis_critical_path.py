@@ -358,6 +358,24 @@ def test_the_path_as_a_table(tmp_path: Path) -> None:
     assert analysis.critical_path_table(trace, by=BY)["path_ns"].sum() == 300 * US
 
 
+def test_the_bounds_of_all_steps_and_the_report_that_begins_with_them(
+    cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = two_steps().write(tmp_path / "t.json")
+    trace = ks.read(path)
+    bounds = analysis.step_bounds(trace)
+    steps = analysis.step_times(trace)["step"]
+    by_step = [analysis.critical_path(trace, step).select("bound_by", "dur_ns") for step in steps]
+    sums = dict(pl.concat(by_step).group_by("bound_by").agg(pl.col("dur_ns").sum()).iter_rows())
+    assert dict(bounds.select("bound_by", "path_ns").iter_rows()) == sums
+    assert bounds["path_ns"].sum() == analysis.step_times(trace)["total_ns"].sum()
+    assert bounds["share"].sum() == pytest.approx(1)
+    text = cli("analyze", path).stdout
+    assert "Critical path of the step: 200.0 us" in text
+    assert text.index("Critical path of") < text.index("Step 1: 200.0 us")
+    assert analysis.step_bounds(Events().read(tmp_path)).is_empty()
+
+
 def test_commands(cli: Callable[..., Any], tmp_path: Path) -> None:
     path = two_steps().write(tmp_path / "t.json")
     text = cli("critical-path", path, "--step", "1", "--by", "op,bound_by").stdout

@@ -57,6 +57,8 @@ ANSWERS = {
     "memory_peak",
     "memory_by_op",
     "kernels_by_launch",
+    "step_bounds",
+    "best_changes",
     "op_kernels",
     "gpu_timeline",
     "missing_views",

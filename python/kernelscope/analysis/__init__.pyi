@@ -1,3 +1,4 @@
+from kernelscope.analysis.advice import best_changes as best_changes
 from kernelscope.analysis.advice import recommendations as recommendations
 from kernelscope.analysis.costs.achieved import cost_coverage as cost_coverage
 from kernelscope.analysis.costs.achieved import efficiency as efficiency
@@ -7,6 +8,7 @@ from kernelscope.analysis.costs.estimated import estimated_costs as estimated_co
 from kernelscope.analysis.costs.table import costs as costs
 from kernelscope.analysis.dependencies.path import critical_path as critical_path
 from kernelscope.analysis.dependencies.table import critical_path_table as critical_path_table
+from kernelscope.analysis.dependencies.table import step_bounds as step_bounds
 from kernelscope.analysis.dependencies.what_if import what_if as what_if
 from kernelscope.analysis.diff.comparison import diff_steps as diff_steps
 from kernelscope.analysis.diff.tables import diff as diff

@@ -40,6 +40,7 @@ RULES = tuple(
 
 _SEVERITIES = ("high", "medium", "low")
 _HIGH, _MEDIUM, _LEAST = 0.2, 0.05, 0.005
+_BEST = 3
 
 _SCHEMA = {
     "id": pl.String,
@@ -97,13 +98,36 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
             compared = [_Found(rule, advice) for rule in _OF_RANKS for advice in rule.find(ranks)]
             rows += [_row(one, longest) for one in _merged(compared)]
         return _table(rows)
-    return _of_trace(source)
+    return _of_trace(source).table
+
+
+def best_changes(trace: Trace) -> pl.DataFrame:
+    """Returns the three changes that save most together, of those that recommendations ask for.
+
+    Columns: ``id`` (of the recommendation), ``title``, ``saving_ns`` (see :func:`recommendations`),
+        ``together_ns`` (saving of this change with those above it) and ``together_share`` (relative to the
+        time of all complete steps).
+    Units: ns; shares between 0 and 1.
+    Order: as the recommendations.
+
+    Example: ``best_changes(trace).select("title", "together_share")``
+    """
+    return _of_trace(trace).best
+
+
+class _Answers(NamedTuple):
+    """All recommendations, and the best changes."""
+
+    table: pl.DataFrame
+    best: pl.DataFrame
 
 
 @per_trace
-def _of_trace(trace: Trace) -> pl.DataFrame:
+def _of_trace(trace: Trace) -> _Answers:
     facts = Facts(trace)
-    return _table(_rows(facts, list(_asked(facts, {}))))
+    found = list(_asked(facts, {}))
+    table = _table(_rows(facts, found))
+    return _Answers(table, _best(facts, found, table))
 
 
 class _Found(NamedTuple):
@@ -211,6 +235,19 @@ def _rows(facts: Facts, found: list[_Found]) -> list[dict[str, object]]:
             remaining[one.id], saved_ns = all_ns - saved_ns, all_ns
         row["remaining_ns"] = remaining[one.id]
     return [row for row, _ in rows]
+
+
+def _best(facts: Facts, found: list[_Found], table: pl.DataFrame) -> pl.DataFrame:
+    changes = {one.id: one.advice.change for one in found if one.advice.change is not None}
+    best = table.filter(pl.col("remaining_ns") >= _LEAST * facts.total_ns).unique("id", maintain_order=True)
+    chosen = best.sort("remaining_ns", descending=True, maintain_order=True)["id"].head(_BEST)
+    best = best.filter(pl.col("id").is_in(chosen.implode()))
+    saved = [
+        facts.savings.of(together([changes[name] for name in best["id"].head(count)]))
+        for count in range(1, best.height + 1)
+    ]
+    together_ns = pl.Series("together_ns", saved, dtype=pl.Int64)
+    return best.select("id", "title", "saving_ns", together_ns, together_share=together_ns / facts.total_ns)
 
 
 def _row(found: _Found, total_ns: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The critical path by operator, module, kernel or Python line, and the slack of everything else."""
+"""The critical path by operator, module, kernel, Python line or step, and the slack of everything else."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,8 @@ from kernelscope.analysis.dependencies.path import segments, window_of
 from kernelscope.analysis.grouping import as_text, check_by, gather_rows
 from kernelscope.analysis.kernels.categories import work_categories
 from kernelscope.analysis.ops.call_stacks import SOURCE
+from kernelscope.analysis.steps.breakdown import step_times
+from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 BY = ("name", "kind", "table", "bound_by", "op", "module", "phase", "category", "python")
@@ -65,6 +67,27 @@ def critical_path_table(
     )
     order = ["path_ns", "slack_ns", *columns]
     return table.sort(order, descending=[True, *(False for _ in order[1:])], nulls_last=True)
+
+
+@per_trace
+def step_bounds(trace: Trace) -> pl.DataFrame:
+    """Sums the critical paths of all complete steps by what bounds them.
+
+    Columns: ``bound_by`` (see :func:`critical_path`), ``path_ns`` (on the critical paths; its sum is the time
+        of the steps), ``share`` (of that time) and ``segments``.
+    Units: ns; shares between 0 and 1.
+    Order: by time, longest first.
+
+    Example: ``step_bounds(trace)``
+    """
+    graph = dependencies(trace)
+    steps = step_times(trace).select("start_ns", end_ns=pl.col("start_ns") + pl.col("total_ns"))
+    path = segments(graph, graph.replay, steps.rows())
+    sums = path.group_by("bound_by").agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64))
+    sums = sums.sort("path_ns", "bound_by", descending=[True, False])
+    return sums.select(
+        "bound_by", "path_ns", share=pl.col("path_ns") / pl.col("path_ns").sum(), segments="segments"
+    )
 
 
 def _described(trace: Trace, graph: Dependencies, columns: Sequence[str]) -> pl.DataFrame:

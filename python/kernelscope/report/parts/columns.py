@@ -161,6 +161,7 @@ _TIMES = {
         "Saving",
         "Upper bound of the saving: the time that the steps take less without the cause.",
     ),
+    "together_ns": ("Together", "Saving without this cause and those above it."),
     "remaining_ns": ("Remaining", "Further saving once the causes of the rows above are gone."),
     "missed_ns": ("Without tensor cores", "Time of matrix products that could use tensor cores but did not."),
     "window_ns": ("Time looked at", "From the first step's start to the last step's end."),
@@ -319,6 +320,7 @@ _RATES = {
     "overlap": Column("Hidden", "share", "Share of the communication that computation hides."),
     "peak_share": Column("Of capacity", "share", "Peak as a share of the GPU's memory."),
     "fragmentation_share": Column("Unused", "share", "Share of the reserved memory that was not allocated."),
+    "together_share": Column("Together, of all", "share", "This as a share of the time of all steps."),
     "saving_share": Column("Of all", "share", "Saving as a share of the time of all steps."),
     "value": Column("Value", "number", "Measured value."),
     "threshold": Column("Threshold", "number", "Limit that it exceeded."),
@@ -353,6 +355,7 @@ _RATES = {
         "ns",
         "Predicted duration of the step if long waits of unknown cause end no earlier than recorded.",
     ),
+    "bound_by": Column("Bound by", "text", "Activity or wait on the critical path."),
     "bound_by_after": Column("Then bound by", "text", "Largest part of the critical path after the change."),
 }
 

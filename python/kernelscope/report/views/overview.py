@@ -13,7 +13,7 @@ from kernelscope.report.parts.columns import COLUMNS
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.report.text.summary import trace_facts
-from kernelscope.report.views import doubts, missing, recommendations
+from kernelscope.report.views import bounds, doubts, missing, recommendations
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
 
@@ -37,6 +37,7 @@ def page(trace: Trace) -> list[Part]:
         *doubts.notes(trace),
         _figures(trace),
         *_charts(trace),
+        *bounds.tables(trace),
         *_advice(trace),
         *_steps(trace),
         *_gpus(trace),

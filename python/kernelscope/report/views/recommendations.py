@@ -54,6 +54,8 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
     recommendations = separate(trace)
     if recommendations.is_empty():
         return []
+    total_ns = int(analysis.step_times(trace)["total_ns"].sum())
+    recommendations = recommendations.with_columns(remaining_share=pl.col("remaining_ns") / total_ns)
     # The GPUs of one kind of advice share a line, which is that of the worst.
     recommendations = recommendations.with_columns(others=pl.col("id").count().over("id") - 1)
     recommendations = recommendations.unique("id", keep="first", maintain_order=True)
@@ -71,10 +73,11 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 
 def _advice(row: dict[str, Any], shape: Shape) -> Text:
-    saving, remaining = row["saving_ns"], row["remaining_ns"]
-    won = f" At most {format_percent(row['saving_share'])} of the step time can be saved" if saving else ""
-    if saving and remaining is not None and not 0.5 * saving <= remaining <= 2 * saving:
-        won += f", and {format_percent(row['saving_share'] * remaining / saving)} after the changes above"
+    saving, remaining = row["saving_share"], row["remaining_share"]
+    won = "" if saving is None else f" At most {format_percent(saving)} of the step time can be saved"
+    # It depends on the changes above if it then saves twice or half as much.
+    if saving is not None and remaining is not None and not saving / 2 <= remaining <= 2 * saving:
+        won += f", and {format_percent(remaining)} after the changes above"
     won += "." if won else ""
     more = row["others"]
     others = f" The same applies to {more} other GPU{'s' if more > 1 else ''}." if more else ""
