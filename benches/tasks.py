@@ -151,7 +151,7 @@ def critical_path(read: Any, graph_of: Any, path_of: Any, what_if: Any, path: st
     for step in trace.steps["step"].unique():
         path_of(trace, step)
     times.append(time.perf_counter())
-    graph.graph.replay()
+    graph.replayed()
     times.append(time.perf_counter())
     what_if(trace, {"call:*": 0.5})
     times.append(time.perf_counter())

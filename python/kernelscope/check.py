@@ -372,7 +372,8 @@ def replayed(trace: Trace) -> Iterator[str]:
     tables = [trace.tables[name].select("row", "start_ns", end_ns=end_ns) for name in TIMED]
     # Ranges of operators are in two tables.
     recorded = pl.concat(tables).unique("row").rename({"start_ns": "first_ns", "end_ns": "last_ns"})
-    found = graph.events.select("row").hstack(graph.times).join(recorded, on="row", how="left")
+    times = pl.DataFrame(graph.replayed().times())
+    found = graph.events.select("row").hstack(times).join(recorded, on="row", how="left")
     differ = (pl.col("start_ns") != pl.col("first_ns")) | (pl.col("end_ns") != pl.col("last_ns"))
     if (count := found.filter(differ.fill_null(value=True)).height) > 0:
         yield f"{format_count(count)} events are replayed at other times"

@@ -106,8 +106,8 @@ pub(crate) struct DependencyGraph(Arc<dependencies::DependencyGraph>);
 methods! {
     DependencyGraph {
         #[new]
-        fn new(py: Python<'_>, host: Frame, gpu: Frame, waits: Frame) -> PyResult<Self> {
-            run(py, || dependencies::DependencyGraph::new(&host, &gpu, &waits).map(Arc::new)).map(Self)
+        fn new(py: Python<'_>, host: Frame, callers: Frame, gpu: Frame, waits: Frame) -> PyResult<Self> {
+            run(py, || dependencies::DependencyGraph::new(&host, &callers, &gpu, &waits).map(Arc::new)).map(Self)
         }
 
         /// The names of edges, by number.

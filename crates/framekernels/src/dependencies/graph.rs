@@ -30,13 +30,14 @@ pub struct DependencyGraph {
 impl DependencyGraph {
     /// Builds the graph of events of the host and of GPU operations.
     ///
-    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns`, `caller` (the track that waits
-    /// for an event of autograd; null for none) and `class` (3 for a launch, 0 for that of the event around it).
+    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns` and `class` (3 for a launch, 0 for
+    /// that of the event around it). `callers` has `event` (position in `host`) of autograd and `track`, which
+    /// waits for it.
     /// `gpu` has
     /// `row`, `stream` (a number), `process`, `start_ns`, `dur_ns`, `launch` (position in `host`; null for none)
     /// and `is_copy`. `waits` has `call` and `until` (positions in `host`; see [`Wait`]), `process`, `on` and
     /// `stream` (numbers of streams) and `only_waits`.
-    pub fn new(host: &Frame, gpu: &Frame, waits: &Frame) -> Result<Self> {
+    pub fn new(host: &Frame, callers: &Frame, gpu: &Frame, waits: &Frame) -> Result<Self> {
         let (calls, works) = (host.height(), gpu.height());
         let nodes = calls.checked_add(works).and_then(|events| events.checked_mul(2));
         nodes.filter(|&nodes| nodes < NONE as usize).ok_or_else(|| invalid("too many events"))?;
@@ -48,8 +49,8 @@ impl DependencyGraph {
             host.values::<UInt8Type>("class")?,
             Slices { groups: &of_gpu[0], starts: &of_gpu[1], lengths: &of_gpu[2], rows: &rows[1] },
         );
-        let callers = host.nullable_i64("caller")?;
-        let callers: HashMap<u32, i64> = (0..).zip(&callers).filter_map(|(at, of)| Some((at, of?))).collect();
+        let (of_autograd, tracks) = (callers.u32_array("event")?, callers.i64_array("track")?);
+        let callers: HashMap<u32, i64> = of_autograd.iter().copied().zip(tracks.iter().copied()).collect();
         let copies = gpu.filled_array::<BooleanArray>("is_copy")?.values();
         let launches = gpu.u32_array("launch")?;
         check(&launches, calls)?;
@@ -67,6 +68,7 @@ impl DependencyGraph {
         edges.sort_by_key(|edge| edge.target);
         let (runs, cut) = order(&lanes, &mut edges);
         settle(&mut lanes, &mut edges);
+        lanes.shrink();
         let deciding = deciding(&lanes, &edges);
         Ok(Self { lanes, edges, runs, cut, calls, launches: launches.to_vec(), deciding })
     }

@@ -18,8 +18,11 @@ pub(super) struct Lanes {
     pub(super) owners: Vec<u32>,
     /// What the edge from the node before stands for.
     pub(super) kinds: Vec<Kind>,
-    /// Length of that edge; the first node of a lane has its time, as if the node before were at 0.
+    /// Length of that edge; the first node of a lane has its time, as if the node before were at 0. Empty once
+    /// all edges are known.
     pub(super) lengths: Vec<i64>,
+    /// The nodes whose edge is not as long as the recorded time, in order, and the length of that edge.
+    short: Vec<(u32, i64)>,
     /// The class of each event of the host: its own, or that of the events around it.
     pub(super) classes: Vec<u8>,
     /// Start and end of each event.
@@ -116,6 +119,45 @@ impl Lanes {
         self.kinds.push(kind);
         self.lengths.push(time.saturating_sub(before));
         node
+    }
+
+    /// Keeps only lengths that are not the recorded time: those of few nodes.
+    pub(super) fn shrink(&mut self) {
+        let mut recorded = self.recorded();
+        let lengths = std::mem::take(&mut self.lengths);
+        let nodes = (0..).zip(lengths).zip(&mut recorded);
+        let short =
+            nodes.filter_map(|((node, length), recorded)| (length != *recorded).then_some((node, length)));
+        self.short = short.collect();
+    }
+
+    /// The recorded time from the node before to each node.
+    fn recorded(&self) -> Vec<i64> {
+        let mut recorded = Vec::with_capacity(self.times.len());
+        for lane in 0..self.groups.len() {
+            let mut before = 0;
+            for &time in &self.times[self.lane(lane)] {
+                recorded.push(time.saturating_sub(before));
+                before = time;
+            }
+        }
+        recorded
+    }
+
+    /// The lengths of the edges to all nodes from the node before.
+    pub(super) fn all_lengths(&self) -> Vec<i64> {
+        let mut lengths = self.recorded();
+        for &(node, length) in &self.short {
+            lengths[node as usize] = length;
+        }
+        lengths
+    }
+
+    /// The length of one of these edges.
+    pub(super) fn length(&self, node: u32) -> i64 {
+        let recorded = || self.times[node as usize].saturating_sub(self.time_before(&self.times, node));
+        let found = self.short.binary_search_by_key(&node, |short| short.0);
+        found.map_or_else(|_| recorded(), |at| self.short[at].1)
     }
 
     /// The lanes of threads by their tracks.

@@ -37,7 +37,7 @@ impl Replay {
 
     fn segments(&self, start: i64, end: i64) -> Vec<Segment> {
         let mut backwards = Backwards { segments: Vec::new(), start, reached: end };
-        let time = |node: u32| self.times[node as usize];
+        let time = |node: u32| self.reached()[node as usize];
         let mut node = self.last_until(&self.graph.deciding, end);
         if let Some(node) = node {
             // Nothing was recorded up to the end.
@@ -57,7 +57,7 @@ impl Replay {
     fn latest(&self, node: u32) -> (Option<u32>, u32, Kind) {
         let (at, lanes) = (node as usize, &self.graph.lanes);
         let before = self.time_before(node);
-        if before.saturating_add(self.length(node)) == self.times[at] {
+        if before.saturating_add(self.length(node)) == self.reached()[at] {
             if lanes.is_first(node) {
                 return (None, NONE, Kind::Unknown);
             }

@@ -1,5 +1,6 @@
 //! Replays of the graph, with other lengths of its edges.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -20,7 +21,8 @@ pub struct Replay {
     changes: Option<Changes>,
     /// Whether waits of unknown cause end no earlier than recorded, whatever else is earlier.
     keeps_unknown: bool,
-    pub(super) times: Vec<i64>,
+    /// Empty without changes: then they are as recorded.
+    times: Vec<i64>,
 }
 
 /// Other lengths of edges.
@@ -53,8 +55,16 @@ impl Replay {
     ) -> Result<Self> {
         let changes = changes.map(|frame| Changes::new(&graph.lanes, frame, skipped)).transpose()?;
         let mut replay = Self { graph, changes, keeps_unknown, times: Vec::new() };
-        replay.run();
+        if replay.changes.is_some() {
+            replay.run();
+        }
         Ok(replay)
+    }
+
+    /// The time of each node.
+    #[inline]
+    pub(super) fn reached(&self) -> &[i64] {
+        if self.changes.is_some() { &self.times } else { &self.graph.lanes.times }
     }
 
     fn run(&mut self) {
@@ -69,7 +79,7 @@ impl Replay {
                     time = time.max(self.arrival(edge, before));
                 }
                 if graph.lanes.kinds[node as usize] == Kind::Unknown {
-                    time = self.kept(time, node, graph.lanes.lengths[node as usize]);
+                    time = self.kept(time, node, graph.lanes.length(node));
                 }
                 self.times[node as usize] = time;
                 before = time;
@@ -79,20 +89,20 @@ impl Replay {
 
     /// The time of the node before in the lane; 0 before the first.
     pub(super) fn time_before(&self, node: u32) -> i64 {
-        self.graph.lanes.time_before(&self.times, node)
+        self.graph.lanes.time_before(self.reached(), node)
     }
 
     /// The length of the edge from the node before.
     #[inline]
     pub(super) fn length(&self, node: u32) -> i64 {
-        let lengths = self.changes.as_ref().map_or(&self.graph.lanes.lengths, |changes| &changes.lengths);
-        lengths[node as usize]
+        let changed = self.changes.as_ref().map(|changes| changes.lengths[node as usize]);
+        changed.unwrap_or_else(|| self.graph.lanes.length(node))
     }
 
     /// When an edge is satisfied, if the node before its target is at `before`.
     #[inline]
     pub(super) fn arrival(&self, edge: &Edge, before: i64) -> i64 {
-        let source = self.times[edge.source as usize];
+        let source = self.reached()[edge.source as usize];
         let time = source.saturating_add(edge.length);
         let event = self.graph.lanes.events[edge.target as usize] as usize;
         let time = match (&self.changes, edge.kind) {
@@ -119,7 +129,7 @@ impl Replay {
 
     /// Start and end of every event, of the host and then of the GPU: `start_ns`, `end_ns`.
     pub fn times(&self) -> Result<RecordBatch> {
-        let at = |nodes: &[u32]| column(nodes.iter().map(|&node| self.times[node as usize]));
+        let at = |nodes: &[u32]| column(nodes.iter().map(|&node| self.reached()[node as usize]));
         table([("start_ns", at(&self.graph.lanes.starts)), ("end_ns", at(&self.graph.lanes.ends))])
     }
 
@@ -129,7 +139,7 @@ impl Replay {
     pub fn times_of(&self, wanted: &Frame) -> Result<RecordBatch> {
         let wanted = wanted.u32_array("event")?;
         let at = |nodes: &[u32]| {
-            let node = |&event: &u32| nodes.get(event as usize).map(|&node| self.times[node as usize]);
+            let node = |&event: &u32| nodes.get(event as usize).map(|&node| self.reached()[node as usize]);
             column(wanted.iter().map(node))
         };
         table([("start_ns", at(&self.graph.lanes.starts)), ("end_ns", at(&self.graph.lanes.ends))])
@@ -144,7 +154,7 @@ impl Replay {
         for (&group, &event) in group.iter().zip(event.iter()) {
             let node = self.graph.lanes.ends.get(event as usize);
             if let (Some(latest), Some(&node)) = (latest.get_mut(group as usize), node) {
-                *latest = (*latest).max(Some(self.times[node as usize]));
+                *latest = (*latest).max(Some(self.reached()[node as usize]));
             }
         }
         table([("end_ns", column(latest))])
@@ -160,7 +170,7 @@ impl Replay {
             let node = nodes.max_by_key(|&node| lanes.times[node as usize]);
             node.map_or(at, |node| {
                 let since = at.saturating_sub(lanes.times[node as usize]);
-                self.times[node as usize].saturating_add(since)
+                self.reached()[node as usize].saturating_add(since)
             })
         };
         table([("at_ns", column(recorded.iter().map(moment)))])
@@ -170,27 +180,32 @@ impl Replay {
     /// events that end later.
     pub fn slack(&self, end: i64) -> Result<RecordBatch> {
         let graph = &self.graph;
-        let last = self.last_until(&graph.deciding, end).map_or(end, |node| self.times[node as usize]);
+        let last = self.last_until(&graph.deciding, end).map_or(end, |node| self.reached()[node as usize]);
         let latest = |&time: &i64| if time > end { i64::MAX } else { time.max(last) };
-        let mut latest: Vec<i64> = self.times.iter().map(latest).collect();
+        let lengths = match &self.changes {
+            Some(changes) => Cow::Borrowed(&changes.lengths),
+            None => Cow::Owned(graph.lanes.all_lengths()),
+        };
+        let mut latest: Vec<i64> = self.reached().iter().map(latest).collect();
         for &(from, to) in graph.runs.iter().rev() {
             let mut edges = graph.edges[..first_edge(&graph.edges, to)].iter().rev().peekable();
             for node in (from..to).rev() {
                 let own = latest[node as usize];
                 let before = self.time_before(node);
                 while let Some(edge) = edges.next_if(|edge| edge.target == node) {
-                    let length = self.arrival(edge, before).saturating_sub(self.times[edge.source as usize]);
+                    let length =
+                        self.arrival(edge, before).saturating_sub(self.reached()[edge.source as usize]);
                     let source = &mut latest[edge.source as usize];
                     *source = (*source).min(own.saturating_sub(length));
                 }
                 if !graph.lanes.is_first(node) {
                     let source = &mut latest[node as usize - 1];
-                    *source = (*source).min(own.saturating_sub(self.length(node)));
+                    *source = (*source).min(own.saturating_sub(lengths[node as usize]));
                 }
             }
         }
         let slack = |&node: &u32| {
-            let time = self.times[node as usize];
+            let time = self.reached()[node as usize];
             (time <= end).then(|| latest[node as usize].saturating_sub(time))
         };
         table([("slack_ns", column(graph.lanes.ends.iter().map(slack)))])
@@ -198,8 +213,8 @@ impl Replay {
 
     /// The last node of some lanes that is no later than `time`.
     pub(super) fn last_until(&self, lanes: &[usize], time: i64) -> Option<u32> {
-        let last = |&lane: &usize| self.graph.lanes.last_until(&self.times, lane, time);
-        lanes.iter().filter_map(last).max_by_key(|&node| self.times[node as usize])
+        let last = |&lane: &usize| self.graph.lanes.last_until(self.reached(), lane, time);
+        lanes.iter().filter_map(last).max_by_key(|&node| self.reached()[node as usize])
     }
 }
 
@@ -215,7 +230,7 @@ impl Changes {
         if !own.iter().all(|&by| by >= 0.0) || !shorter.all(|by| (0.0..=1.0).contains(by)) {
             return Err(invalid("a factor is less than 0, or more than 1 for a wait"));
         }
-        let mut lengths = lanes.lengths.clone();
+        let mut lengths = lanes.all_lengths();
         if let Some(skipped) = skipped {
             skip(lanes, &mut lengths, skipped)?;
         }

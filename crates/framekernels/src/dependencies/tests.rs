@@ -26,15 +26,19 @@ struct Events {
 
 impl Events {
     fn graph(&self) -> Arc<DependencyGraph> {
-        let callers = self.host.iter().map(|event| event.3);
+        let waiting = (0..).zip(&self.host).filter_map(|(at, event)| Some((at, event.3?)));
+        let callers: Vec<(u32, i64)> = waiting.collect();
         let launches = |at: u32| self.missing.contains(&at) || self.gpu.iter().any(|event| event.3 == at);
         let host = frame([
             ("row", positions((0..self.host.len() as u32).collect())),
             ("track", column(self.host.iter().map(|event| event.0))),
             ("start_ns", column(self.host.iter().map(|event| event.1))),
             ("dur_ns", column(self.host.iter().map(|event| event.2))),
-            ("caller", column(callers)),
             ("class", column((0..).zip(&self.host).map(|(at, _)| if launches(at) { 3_u8 } else { 0 }))),
+        ]);
+        let callers = frame([
+            ("event", positions(callers.iter().map(|caller| caller.0).collect())),
+            ("track", column(callers.iter().map(|caller| caller.1))),
         ]);
         let gpu = frame([
             ("row", positions((0..self.gpu.len() as u32).collect())),
@@ -54,7 +58,7 @@ impl Events {
             ("stream", of_waits(3)),
             ("only_waits", column(self.waits.iter().map(|_| true))),
         ]);
-        Arc::new(DependencyGraph::new(&host, &gpu, &waits).unwrap())
+        Arc::new(DependencyGraph::new(&host, &callers, &gpu, &waits).unwrap())
     }
 
     /// Start and end of every event.
@@ -68,31 +72,25 @@ fn numbers(batch: &RecordBatch, name: &str) -> Vec<i64> {
     batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().values().to_vec()
 }
 
-fn replayed(graph: &Arc<DependencyGraph>) -> Vec<(i64, i64)> {
-    changed(graph, None)
+fn replayed(events: &Events) -> Vec<(i64, i64)> {
+    changed(&events.graph(), &vec![(1.0, 1.0); events.times().len()])
 }
 
 /// Start and end of every event, if some take longer or shorter.
-fn changed(graph: &Arc<DependencyGraph>, changes: Option<&[(f64, f64)]>) -> Vec<(i64, i64)> {
+fn changed(graph: &Arc<DependencyGraph>, changes: &[(f64, f64)]) -> Vec<(i64, i64)> {
     without(graph, changes, &[])
 }
 
 /// The same, without parts of thread 1.
-fn without(
-    graph: &Arc<DependencyGraph>,
-    changes: Option<&[(f64, f64)]>,
-    parts: &[(i64, i64)],
-) -> Vec<(i64, i64)> {
+fn without(graph: &Arc<DependencyGraph>, factors: &[(f64, f64)], parts: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let skipped = frame([
         ("track", column(parts.iter().map(|_| 1_i64))),
         ("start_ns", column(parts.iter().map(|part| part.0))),
         ("end_ns", column(parts.iter().map(|part| part.1))),
     ]);
-    let changes = changes.map(|factors| {
-        let [own, waiting] = [0, 1].map(|at| column(factors.iter().map(|by| [by.0, by.1][at])));
-        frame([("own", own), ("waiting", waiting)])
-    });
-    let replay = Replay::new(Arc::clone(graph), changes.as_ref(), Some(&skipped), false);
+    let [own, waiting] = [0, 1].map(|at| column(factors.iter().map(|by| [by.0, by.1][at])));
+    let changes = frame([("own", own), ("waiting", waiting)]);
+    let replay = Replay::new(Arc::clone(graph), Some(&changes), Some(&skipped), false);
     let batch = replay.unwrap().times().unwrap();
     numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "end_ns")).collect()
 }
@@ -225,7 +223,7 @@ fn clocks_that_disagree_are_cut() {
     events.host = vec![(1, 0, 100, None), (2, 0, 10, None)];
     events.gpu = vec![(7, 20, 30, 0, false), (7, 55, 10, 1, false)];
     events.waits = vec![[1, 7, 0, NONE]];
-    assert_eq!(replayed(&events.graph()), events.times());
+    assert_eq!(replayed(&events), events.times());
     let empty = Events::default();
     assert_eq!(path(&empty.graph(), 0, 10), [(0, 10, None, "unknown")]);
     assert_eq!(path(&empty.graph(), 10, 10), []);
@@ -253,21 +251,21 @@ fn a_shorter_kernel_ends_the_step_sooner() {
     let mut factors = vec![(1.0, 1.0); 6];
     // Half of the second kernel.
     factors[5].0 = 0.5;
-    assert_eq!(changed(&graph, Some(&factors))[3], (50, 139));
+    assert_eq!(changed(&graph, &factors)[3], (50, 139));
     // The first kernel takes no time: the second one starts after the gap between them.
     factors[4].0 = 0.0;
-    assert_eq!(changed(&graph, Some(&factors))[5], (45, 97));
+    assert_eq!(changed(&graph, &factors)[5], (45, 97));
     // The host does not wait: only the time after the wait is left.
     factors[3] = (1.0, 0.0);
-    assert_eq!(changed(&graph, Some(&factors))[3], (50, 60));
+    assert_eq!(changed(&graph, &factors)[3], (50, 60));
     // Without kernels and waits, it takes what the host does.
-    assert_eq!(changed(&graph, Some(&factors))[0], (0, 70));
+    assert_eq!(changed(&graph, &factors)[0], (0, 70));
 }
 
 #[test]
 fn a_thread_skips_parts_of_the_recording() {
     let (graph, factors) = (step().graph(), [(1.0, 1.0); 6]);
-    let skipping = |parts: &[(i64, i64)]| without(&graph, Some(&factors), parts);
+    let skipping = |parts: &[(i64, i64)]| without(&graph, &factors, parts);
     // All of it is earlier, also the kernel that is launched after the part.
     assert_eq!([skipping(&[(0, 8)])[1], skipping(&[(0, 8)])[4]], [(2, 12), (17, 67)]);
     // Parts that overlap count once; one of another launch is hidden by the first kernel.
@@ -315,7 +313,7 @@ proptest! {
 
     #[test]
     fn the_unchanged_graph_gives_the_recorded_times(events in any_events()) {
-        prop_assert_eq!(replayed(&events.graph()), events.times());
+        prop_assert_eq!(replayed(&events), events.times());
     }
 
     #[test]
@@ -338,14 +336,14 @@ proptest! {
         let (graph, count) = (events.graph(), events.times().len());
         let [more, less] = [0, 1].map(|at| {
             let of: Vec<_> = factors.iter().map(|pair| pair[at]).take(count).collect();
-            changed(&graph, Some(&of))
+            changed(&graph, &of)
         });
         for (less, more) in less.iter().zip(&more) {
             prop_assert!(less.0 <= more.0 && less.1 <= more.1);
         }
         let unchanged = vec![(1.0, 1.0); count];
-        prop_assert_eq!(changed(&graph, Some(&unchanged)), events.times());
-        let skipping = without(&graph, Some(&unchanged), &parts);
+        prop_assert_eq!(changed(&graph, &unchanged), events.times());
+        let skipping = without(&graph, &unchanged, &parts);
         for (less, more) in skipping.iter().zip(&events.times()) {
             prop_assert!(less.0 <= more.0 && less.1 <= more.1);
         }

@@ -47,6 +47,11 @@ class Dependencies(NamedTuple):
         """Returns ``start_ns`` and ``end_ns`` of the events, as recorded; a null duration counts as 0."""
         return pl.DataFrame(self.replay.times())
 
+    def replayed(self) -> _traceparse.Replay:
+        """Replays the graph with factors that change nothing, where ``replay`` has the recorded times."""
+        ones = pl.repeat(1.0, self.events.height, eager=True)
+        return self.graph.replay(pl.DataFrame({"own": ones, "waiting": ones}))
+
     def enclosing(self, marked: pl.Series) -> pl.Series:
         """Returns the position of the innermost marked event of the host around each event or its launch.
 
@@ -78,7 +83,8 @@ def dependencies(trace: Trace) -> Dependencies:
     numbered = streams.keys.with_row_index("number").with_columns(process=of_stream)
     waits = _waits(trace, calls, numbered, of_call)
     graph = _traceparse.DependencyGraph(
-        host.select("row", "track", "start_ns", "dur_ns", "caller", "class"),
+        host.select("row", "track", "start_ns", "dur_ns", "class"),
+        _callers(trace),
         gpu.select(
             "row",
             "start_ns",
@@ -104,7 +110,7 @@ def _host_events(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     kind = pl.when(is_annotation).then(_kind("annotation")).otherwise(_kind("operator"))
     ranges = ranges_beside_operators(trace)
     parts = [
-        _slices(trace.ops, "ops", kind, caller=pl.col("caller_track")),
+        _slices(trace.ops, "ops", kind),
         _slices(
             calls.with_columns(track=pl.coalesce(owner, "track")),
             "launches",
@@ -117,13 +123,13 @@ def _host_events(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def _slices(
-    frame: pl.DataFrame,
-    table: str,
-    kind: pl.Expr,
-    caller: pl.Expr | None = None,
-    activity: pl.Expr | None = None,
-) -> pl.DataFrame:
+def _callers(trace: Trace) -> pl.DataFrame:
+    """The operators of autograd, with the thread that waits for each: ``event``, ``track``."""
+    callers = trace.ops.select("caller_track").with_row_index("event").drop_nulls()
+    return callers.select("event", track=pl.col("caller_track").cast(pl.Int64))
+
+
+def _slices(frame: pl.DataFrame, table: str, kind: pl.Expr, activity: pl.Expr | None = None) -> pl.DataFrame:
     doing = pl.col("activity") if activity is None else activity
     return frame.select(
         "row",
@@ -133,7 +139,6 @@ def _slices(
         pl.col("dur_ns").fill_null(0),
         pl.lit(table, _TABLE).alias("table"),
         kind.alias("kind"),
-        (pl.lit(None) if caller is None else caller).cast(pl.Int64).alias("caller"),
         pl.coalesce(*(pl.when(doing == name).then(pl.lit(number)) for name, number in _ACTIVITIES.items()), 0)
         .cast(pl.UInt8)
         .alias("class"),
