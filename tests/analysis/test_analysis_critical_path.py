@@ -85,8 +85,14 @@ def test_windows(tmp_path: Path) -> None:
     assert analysis.critical_path(trace, window_ns=(5, 5)).is_empty()
     with pytest.raises(InvalidArgumentError, match="no step 7: steps are 1 to 2"):
         analysis.critical_path(trace, 7)
-    with pytest.raises(InvalidArgumentError, match="not both"):
+    with pytest.raises(InvalidArgumentError, match="takes one of"):
         analysis.critical_path(trace, 1, window_ns=(0, 1))
+    by_name = analysis.critical_path(trace, annotation="profilerstep#?", instance=1)
+    assert by_name.equals(analysis.critical_path(trace, window_ns=(200 * US, 300 * US)))
+    assert analysis.critical_path(trace, annotation="aten::mm")["dur_ns"].sum() == 30 * US
+    for name, number, reason in (("aten::mm", 1, "there are 1"), ("aten::mul", 0, "has none")):
+        with pytest.raises(InvalidArgumentError, match=reason):
+            analysis.critical_path_table(trace, annotation=name, instance=number)
     with pytest.raises(InvalidArgumentError, match="before it starts"):
         analysis.critical_path(trace, window_ns=(1, 0))
 
@@ -381,6 +387,8 @@ def test_commands(cli: Callable[..., Any], tmp_path: Path) -> None:
     text = cli("critical-path", path, "--step", "1", "--by", "op,bound_by").stdout
     for part in ("Critical path of step 1: 200.0 us", "compute", "32.5 %", "aten::mm, compute", "Slack:"):
         assert part in text
+    named = cli("critical-path", path, "--annotation", "ProfilerStep*", "--instance", "1").stdout
+    assert "Critical path of ProfilerStep* number 1: 100.0 us" in named
     document = json.loads(cli("critical-path", path, "--format", "json").stdout)
     assert sum(row["dur_ns"] for row in document["critical_path"]) == 300 * US
     lines = cli("critical-path", path, "--format", "csv", "--by", "kind").stdout.splitlines()

@@ -22,6 +22,14 @@ def add_parser(subparsers: Subparsers) -> None:
     arguments.add_reading(parser)
     parser.add_argument("--step", type=int, metavar="N", help="number of the step (default: the whole trace)")
     parser.add_argument(
+        "--annotation",
+        metavar="NAME",
+        help="annotation, operator or NVTX range instead of a step; * and ? match",
+    )
+    parser.add_argument(
+        "--instance", type=int, default=0, metavar="N", help="number of the annotation, from 0 (default: 0)"
+    )
+    parser.add_argument(
         "--by",
         default="name",
         metavar="COLUMN[,COLUMN...]",
@@ -36,11 +44,12 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and writes its critical path."""
-    from kernelscope.report.dependencies import PLAIN_WIDTH, path_csv, path_json, path_parts
+    from kernelscope.report.dependencies import PLAIN_WIDTH, Part, path_csv, path_json, path_parts
     from kernelscope.report.files import check_file
 
     check_file(options.out)
-    asked = read_trace(options), tuple(options.by.split(",")), options.step
+    part = Part(step=options.step, annotation=options.annotation, instance=options.instance)
+    asked = read_trace(options), tuple(options.by.split(",")), part
     json, csv = partial(path_json, *asked), partial(path_csv, *asked)
     write_tables(options, partial(path_parts, *asked), json, csv, plain_width=PLAIN_WIDTH)
     return 0

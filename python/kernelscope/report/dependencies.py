@@ -1,6 +1,7 @@
 """The critical path and predictions as text, JSON and CSV."""
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 import polars as pl
 from rich.console import RenderableType
@@ -27,20 +28,30 @@ PLAIN_WIDTH = 120
 """Width of a text without a terminal, in characters."""
 
 
-def path_parts(trace: Trace, by: tuple[str, ...], step: int | None, shape: Shape) -> list[RenderableType]:
+class Part(TypedDict):
+    """The part of a trace whose critical path is asked for; see ``analysis.critical_path``."""
+
+    step: int | None
+    annotation: str | None
+    instance: int
+
+
+def path_parts(trace: Trace, by: tuple[str, ...], part: Part, shape: Shape) -> list[RenderableType]:
     """Returns the parts of the critical path by reason, and by the columns ``by``."""
-    path = analysis.critical_path(trace, step)
+    path = analysis.critical_path(trace, **part)
     bounds = path.group_by(name="bound_by").agg(pl.col("dur_ns").sum())
     bounds = bounds.sort("dur_ns", "name", descending=[True, False])
     total = int(path["dur_ns"].sum())
-    subject = "the trace" if step is None else f"step {step}"
+    subject = "the trace" if part["step"] is None else f"step {part['step']}"
+    if part["annotation"] is not None:
+        subject = f"{part['annotation']} number {part['instance']}"
     parts: list[RenderableType] = [summary.header(trace, shape)]
     if bounds.is_empty():
         return [*parts, heading("Critical path"), note("The trace has no events.", shape)]
     title = f"Critical path of {subject}: {format_ns(total)}"
     of_path = [Field("on the path", ns("dur_ns")), Field("share", share("dur_ns", total))]
     parts += [heading(title), named_table(bounds.to_dicts(), "bound by", of_path, shape)]
-    table = analysis.critical_path_table(trace, by, step)
+    table = analysis.critical_path_table(trace, by, **part)
     text = pl.concat_str(pl.col(by).cast(pl.String).fill_null("-"), separator=", ")
     fields = [
         Field("on the path", ns("path_ns")),
@@ -55,19 +66,19 @@ def path_parts(trace: Trace, by: tuple[str, ...], step: int | None, shape: Shape
     return [*parts, note(remark, shape)]
 
 
-def path_json(trace: Trace, by: tuple[str, ...], step: int | None) -> str:
+def path_json(trace: Trace, by: tuple[str, ...], part: Part) -> str:
     """Returns the path and the table as one JSON object."""
     frames = {
-        "critical_path": analysis.critical_path(trace, step),
-        "critical_path_table": analysis.critical_path_table(trace, by, step),
+        "critical_path": analysis.critical_path(trace, **part),
+        "critical_path_table": analysis.critical_path_table(trace, by, **part),
     }
-    head = {"schema_version": SCHEMA_VERSION, "trace": describe(trace), "step": step, "by": by}
+    head = {"schema_version": SCHEMA_VERSION, "trace": describe(trace), **part, "by": by}
     return dump({**head, **listed(frames)})
 
 
-def path_csv(trace: Trace, by: tuple[str, ...], step: int | None) -> str:
+def path_csv(trace: Trace, by: tuple[str, ...], part: Part) -> str:
     """Returns the table as CSV."""
-    return for_csv(analysis.critical_path_table(trace, by, step)).write_csv()
+    return for_csv(analysis.critical_path_table(trace, by, **part)).write_csv()
 
 
 def what_if_parts(

@@ -78,7 +78,7 @@ def _marked(trace: Trace, graph: Dependencies, kind: str, pattern: str) -> tuple
         return graph.events["class"] == "synchronisation", ~is_gpu
     if kind in ("dataloader", "communication", "copy"):
         return graph.events["class"] == ("data loading" if kind == "dataloader" else kind), nothing
-    named = _named(trace, graph, _TABLES[kind], _regex(kind, pattern))
+    named = graph.events["row"].is_in(rows_named(trace, kind, pattern).implode())
     if kind == "kernel":
         return named & (graph.events["kind"] == "kernel"), nothing
     if kind == "op":
@@ -93,13 +93,12 @@ def _marked(trace: Trace, graph: Dependencies, kind: str, pattern: str) -> tuple
     return named, named
 
 
-def _regex(kind: str, pattern: str) -> str:
-    """The pattern of a shell as a regular expression, whatever the case of letters."""
+def rows_named(trace: Trace, kind: str, pattern: str) -> pl.Series:
+    """Returns the row numbers of events of a kind of change, whose names match the pattern of a shell.
+
+    Upper and lower case are the same.
+    """
     wild = {"*": ".*", "?": "."}
     body = "".join(wild.get(letter, re.escape(letter)) for letter in pattern)
-    return f"(?is)^{EITHER if kind == 'module' else ''}{body}$"
-
-
-def _named(trace: Trace, graph: Dependencies, tables: tuple[str, ...], pattern: str) -> pl.Series:
-    rows = pl.concat([rows_like(trace, table, pattern, "row")["row"] for table in tables])
-    return graph.events["row"].is_in(rows.implode())
+    regex = f"(?is)^{EITHER if kind == 'module' else ''}{body}$"
+    return pl.concat([rows_like(trace, table, regex, "row")["row"] for table in _TABLES[kind]])

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.dependencies.changes import rows_named
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
@@ -23,9 +24,18 @@ _OF_EDGES = {
 
 
 def critical_path(
-    trace: Trace, step: int | None = None, *, window_ns: tuple[int, int] | None = None
+    trace: Trace,
+    step: int | None = None,
+    *,
+    window_ns: tuple[int, int] | None = None,
+    annotation: str | None = None,
+    instance: int = 0,
 ) -> pl.DataFrame:
-    """Returns the critical path of a step, a window or the whole trace.
+    """Returns the critical path of a step, a window, an annotation or the whole trace.
+
+    ``annotation`` is the name of an annotation, operator or NVTX range, in which ``*`` matches any text and
+    ``?`` one character, in upper or lower case. ``instance`` counts those of this name from 0, in order of
+    time.
 
     The path leads back from the end of the window: from each event to the event for which it waited last.
     Only a shorter event of the path makes the step end sooner.
@@ -45,10 +55,10 @@ def critical_path(
         ``dur_ns``, ``edge``, ``bound_by``. The segments fill the window.
     Units: ns on the trace's clock.
     Order: by time.
-    Raises: InvalidArgumentError: the trace has no such step, or ``step`` and ``window_ns`` are both given.
+    Raises: InvalidArgumentError: the trace has no such step or annotation, or several are given.
     """
     graph = dependencies(trace)
-    window = window_of(trace, step, window_ns, graph)
+    window = window_of(trace, graph, step, window_ns, annotation, instance)
     return segments(graph, graph.replay, [window]).drop("window", "event")
 
 
@@ -70,14 +80,21 @@ def segments(
 
 
 def window_of(
-    trace: Trace, step: int | None, window_ns: tuple[int, int] | None, graph: Dependencies
+    trace: Trace,
+    graph: Dependencies,
+    step: int | None,
+    window_ns: tuple[int, int] | None,
+    annotation: str | None,
+    instance: int,
 ) -> tuple[int, int]:
-    """Returns the first and the last moment of a step, a window, or everything but Python frames.
+    """Returns the first and the last moment of a step, a window, an annotation, or all but Python frames.
 
     Raises: InvalidArgumentError: as :func:`critical_path`.
     """
-    if step is not None and window_ns is not None:
-        raise InvalidArgumentError("critical_path takes step= or window_ns=, not both")
+    if sum(given is not None for given in (step, window_ns, annotation)) > 1:
+        raise InvalidArgumentError("critical_path takes one of step=, window_ns= and annotation=")
+    if annotation is not None:
+        return _window_of_annotation(trace, graph, annotation, instance)
     if window_ns is not None:
         start_ns, end_ns = window_ns
         if start_ns > end_ns:
@@ -90,6 +107,17 @@ def window_of(
         return counted.select(pl.col("start_ns").min(), pl.col("end_ns").max()).fill_null(0).row(0)
     row = step_row(trace, step)
     return row["start_ns"], row["start_ns"] + row["total_ns"]
+
+
+def _window_of_annotation(
+    trace: Trace, graph: Dependencies, annotation: str, instance: int
+) -> tuple[int, int]:
+    is_named = graph.events["row"].is_in(rows_named(trace, "range", annotation).implode())
+    found = graph.times.filter(is_named).sort("start_ns", "end_ns")
+    if not 0 <= instance < found.height:
+        known = f"there are {found.height}" if found.height else "the trace has none"
+        raise InvalidArgumentError(f"there is no annotation {annotation!r} number {instance}: {known}")
+    return found.row(instance)
 
 
 def step_row(trace: Trace, step: int) -> dict[str, Any]:

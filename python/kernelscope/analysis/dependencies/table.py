@@ -23,8 +23,12 @@ def critical_path_table(
     step: int | None = None,
     *,
     window_ns: tuple[int, int] | None = None,
+    annotation: str | None = None,
+    instance: int = 0,
 ) -> pl.DataFrame:
-    """Sums the critical path of a step, a window or the whole trace, and finds the slack of all else.
+    """Sums the critical path of a part of the trace, or of all of it, and finds the slack of all else.
+
+    The part is chosen as for :func:`critical_path`.
 
     ``by`` accepts ``name``, ``kind`` and ``table`` of the event (an operator, an API call, a Python frame, a
     range, a kernel or a copy), ``bound_by`` (see :func:`critical_path`), ``op`` (the innermost operator that
@@ -37,14 +41,14 @@ def critical_path_table(
         null if there are none).
     Units: ns; shares between 0 and 1.
     Order: by time on the path, longest first, then by slack.
-    Raises: InvalidArgumentError: ``by`` contains an unknown column, there is no such step, or ``step`` and
-        ``window_ns`` are both given.
+    Raises: InvalidArgumentError: ``by`` contains an unknown column, there is no such step or annotation, or
+        several are given.
 
     Example: ``critical_path_table(trace, by="op", step=3)``
     """
     columns = check_by(by, BY)
     graph = dependencies(trace)
-    start_ns, end_ns = window_of(trace, step, window_ns, graph)
+    start_ns, end_ns = window_of(trace, graph, step, window_ns, annotation, instance)
     path = segments(graph, graph.replay, [(start_ns, end_ns)])
     events = _described(trace, graph, columns)
     on_path = events[path["event"]].with_columns(path["dur_ns"], path["bound_by"])
