@@ -87,7 +87,7 @@ def window_of(
     annotation: str | None,
     instance: int,
 ) -> tuple[int, int]:
-    """Returns the first and the last moment of a step, a window, an annotation, or all but Python frames.
+    """Returns the first and the last moment of a step, a window, an annotation, or all activity.
 
     Raises: InvalidArgumentError: as :func:`critical_path`.
     """
@@ -101,10 +101,9 @@ def window_of(
             raise InvalidArgumentError(f"window_ns= ends at {end_ns:,} before it starts at {start_ns:,}")
         return start_ns, end_ns
     if step is None:
-        # Python frames last as long as the recording.
-        is_python = graph.events["table"] == "python"
-        counted = graph.times if is_python.all() else graph.times.filter(~is_python)
-        return counted.select(pl.col("start_ns").min(), pl.col("end_ns").max()).fill_null(0).row(0)
+        times = graph.times.select(pl.col("start_ns").min(), pl.col("end_ns").max())
+        # Python frames, and ranges next to others, last as long as the recording.
+        return trace.extent() or times.fill_null(0).row(0)
     row = step_row(trace, step)
     return row["start_ns"], row["start_ns"] + row["total_ns"]
 
