@@ -242,9 +242,10 @@ def _best(facts: Facts, found: list[_Found], table: pl.DataFrame) -> pl.DataFram
     best = table.filter(pl.col("remaining_ns") >= _LEAST * facts.total_ns).unique("id", maintain_order=True)
     chosen = best.sort("remaining_ns", descending=True, maintain_order=True)["id"].head(_BEST)
     best = best.filter(pl.col("id").is_in(chosen.implode()))
-    saved = [
+    saved = best["saving_ns"].head(1).to_list()
+    saved += [
         facts.savings.of(together([changes[name] for name in best["id"].head(count)]))
-        for count in range(1, best.height + 1)
+        for count in range(2, best.height + 1)
     ]
     together_ns = pl.Series("together_ns", saved, dtype=pl.Int64)
     return best.select("id", "title", "saving_ns", together_ns, together_share=together_ns / facts.total_ns)
