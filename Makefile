@@ -87,11 +87,11 @@ bench-databases: $(STAMPS)/release ## the same for databases of Nsight Systems; 
 
 .PHONY: bench-costs
 bench-costs: $(STAMPS)/release ## time the cost models beside reading, on the files that bench left in benches/.data
-	$(BIN)/python benches/costs.py benches/.data/*-1GB.json $(BENCH)
+	$(BIN)/python benches/questions.py costs benches/.data/*-1GB.json $(BENCH)
 
 .PHONY: bench-dependencies
 bench-dependencies: $(STAMPS)/release ## time critical paths beside reading, on the files that bench left in benches/.data
-	$(BIN)/python benches/dependencies.py benches/.data/*-1GB.json $(BENCH)
+	$(BIN)/python benches/questions.py critical_path benches/.data/*-1GB.json $(BENCH)
 
 .PHONY: bench-cluster
 bench-cluster: $(STAMPS)/release $(STAMPS)/bench ## the same for jobs of many ranks; BENCH=--help

@@ -139,8 +139,11 @@ def costs(read: Any, cost: Any, roofline: Any, path: str) -> dict[str, Any]:
     "kernelscope.analysis.dependencies.graph:dependencies",
     "kernelscope.analysis:critical_path",
     "kernelscope.analysis:what_if",
+    "polars:DataFrame",
 )
-def critical_path(read: Any, graph_of: Any, path_of: Any, what_if: Any, path: str) -> dict[str, Any]:
+def critical_path(
+    read: Any, graph_of: Any, path_of: Any, what_if: Any, frame: Any, path: str
+) -> dict[str, Any]:
     """Reads a trace, follows the critical path of every step, and makes one prediction."""
     times = [time.perf_counter()]
     trace = read(path)
@@ -156,13 +159,11 @@ def critical_path(read: Any, graph_of: Any, path_of: Any, what_if: Any, path: st
     what_if(trace, {"call:*": 0.5})
     times.append(time.perf_counter())
     read_s, path_s, replay_s, what_if_s = (end - start for start, end in pairwise(times))
-    ((nodes, edges, cut),) = _rows(graph.graph.size())
+    size = frame(graph.graph.size()).row(0, named=True)
     return {
         "steps": trace.steps.height,
-        "nodes": nodes,
-        "edges": edges,
-        "cut": cut,
-        "bytes_per_edge": bytes_of_graph / edges,
+        **size,
+        "bytes_per_edge": bytes_of_graph / size["edges"],
         "read_s": read_s,
         "path_s": path_s,
         "path_share": path_s / read_s,
@@ -170,12 +171,6 @@ def critical_path(read: Any, graph_of: Any, path_of: Any, what_if: Any, path: st
         "replay_share": replay_s / read_s,
         "what_if_s": what_if_s,
     }
-
-
-def _rows(table: Any) -> list[Any]:
-    from polars import DataFrame
-
-    return DataFrame(table).rows()
 
 
 @task("kernelscope:read", "kernelscope.report:required_tables", "kernelscope.report.html.page:write_page")

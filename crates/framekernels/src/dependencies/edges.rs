@@ -288,8 +288,13 @@ impl Finder<'_> {
         let late = self.time(returned).saturating_sub(self.time(ended));
         self.add(ended, returned, kind, late);
         // Without the wait, the call takes as long as it did after the wait.
-        let length = &mut self.lanes.lengths[returned as usize];
-        *length = (*length).min(late.max(0));
+        self.shorten(returned, late.max(0));
+    }
+
+    /// Lets the edge from the node before take at most so long.
+    fn shorten(&mut self, node: u32, most: i64) {
+        let length = &mut self.lanes.lengths[node as usize];
+        *length = (*length).min(most);
     }
 
     /// Calls that wait for streams, and streams that wait for events.
@@ -334,8 +339,7 @@ impl Finder<'_> {
                 self.add(ended, returned, Kind::Synchronisation, if returns { late } else { 0 });
             }
             if returns {
-                let own = &mut self.lanes.lengths[returned as usize];
-                *own = (*own).min(late);
+                self.shorten(returned, late);
             }
             let length = self.time(returned).saturating_sub(self.time(called));
             if wait.only_waits && waited <= 0 && length >= SHORTEST_WAIT_NS {
@@ -389,8 +393,7 @@ impl Finder<'_> {
                     let before = self.time(node).saturating_sub(self.time(called));
                     let after = until.saturating_sub(self.time(last));
                     self.add(last, resumed, Kind::Thread, i64::MAX);
-                    let length = &mut self.lanes.lengths[resumed as usize];
-                    *length = (*length).min(before.saturating_add(after));
+                    self.shorten(resumed, before.saturating_add(after));
                 }
             }
         }

@@ -123,12 +123,9 @@ impl Lanes {
 
     /// Keeps only lengths that are not the recorded time: those of few nodes.
     pub(super) fn shrink(&mut self) {
-        let mut recorded = self.recorded();
-        let lengths = std::mem::take(&mut self.lengths);
-        let nodes = (0..).zip(lengths).zip(&mut recorded);
-        let short =
-            nodes.filter_map(|((node, length), recorded)| (length != *recorded).then_some((node, length)));
-        self.short = short.collect();
+        let lengths = (0..).zip(std::mem::take(&mut self.lengths));
+        let differs = |((node, length), recorded)| (length != recorded).then_some((node, length));
+        self.short = lengths.zip(self.recorded()).filter_map(differs).collect();
     }
 
     /// The recorded time from the node before to each node.

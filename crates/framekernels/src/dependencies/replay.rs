@@ -78,7 +78,7 @@ impl Replay {
                 while let Some(edge) = edges.next_if(|edge| edge.target == node) {
                     time = time.max(self.arrival(edge, before));
                 }
-                if graph.lanes.kinds[node as usize] == Kind::Unknown {
+                if self.keeps_unknown && graph.lanes.kinds[node as usize] == Kind::Unknown {
                     time = self.kept(time, node, graph.lanes.length(node));
                 }
                 self.times[node as usize] = time;

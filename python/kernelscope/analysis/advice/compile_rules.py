@@ -26,8 +26,7 @@ def recompilation(facts: Facts) -> Iterator[Advice]:
     found = facts.compiling
     if found.is_empty():
         return
-    change = facts.savings.without(found)
-    saving_ns = facts.savings.of(change)
+    change, saving_ns = facts.without(found)
     value = facts.share(saving_ns)
     if value <= _COMPILING:
         return

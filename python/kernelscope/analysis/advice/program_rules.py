@@ -19,8 +19,7 @@ def module_loading(facts: Facts) -> Iterator[Advice]:
     found = facts.loads
     if found.is_empty():
         return
-    change = facts.savings.without(found)
-    saving_ns = facts.savings.of(change)
+    change, saving_ns = facts.without(found)
     value = facts.share(saving_ns)
     if value <= _LOADING:
         return
@@ -40,8 +39,7 @@ def allocator_calls(facts: Facts) -> Iterator[Advice]:
     found = facts.allocations
     if found.is_empty():
         return
-    change = facts.savings.without(found)
-    saving_ns = facts.savings.of(change)
+    change, saving_ns = facts.without(found)
     value = facts.share(saving_ns)
     if value <= _ALLOCATING:
         return
