@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,34 @@ def has_open(pid: int, name: str) -> bool:
         return any(os.readlink(link).endswith(name) for link in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
+
+
+def send_signal(pid: int, signal: int) -> None:
+    """Sends a signal to a process that may have ended since it was found."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal)
+
+
+@contextmanager
+def signalled(pid: int | str, name: str, signal: int) -> Iterator[set[int]]:
+    """Sends a signal to each worker that has a file open, while the context lasts; gives those workers."""
+    stop, seen = threading.Event(), set[int]()
+
+    def watch() -> None:
+        while not stop.wait(0.001):
+            for worker in workers_of(pid):
+                # A worker that was killed keeps its files open for a moment.
+                if worker not in seen and has_open(worker, name):
+                    seen.add(worker)
+                    send_signal(worker, signal)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        watcher.join()
 
 
 def wait_until_open(process: subprocess.Popen[Any], name: str) -> None:

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -42,7 +41,7 @@ from kernelscope.batch.pool import ProcessPool
 from kernelscope.batch.reports import BatchReport, RankReport
 from kernelscope.cli.main import main
 from kernelscope.reading import read_ranks
-from process_tree import has_open, is_alive, workers_of
+from process_tree import is_alive, send_signal, signalled, workers_of
 from waiting import wait_for, wait_until
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -242,28 +241,12 @@ def test_the_lock_of_a_machine_that_was_lost(traces: Path, tmp_path: Path) -> No
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 def test_a_worker_that_always_dies_is_recorded(traces: Path, tmp_path: Path) -> None:
     """The system kills the worker that reads rank 1, twice."""
-    stop = threading.Event()
-    killed: list[int] = []
-
-    def watch() -> None:
-        while not stop.is_set():
-            for pid in workers_of("self"):
-                if has_open(pid, "rank1.pt.trace.json"):
-                    os.kill(pid, signal.SIGKILL)
-                    killed.append(pid)
-            time.sleep(0.001)
-
     # Large enough that it is open for a while.
     with (traces / "rank1.pt.trace.json").open("ab") as file:
         file.write(b" " * 300_000_000)
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with signalled("self", "rank1.pt.trace.json", signal.SIGKILL) as killed:
         found, report = batch(traces, tmp_path / "lake", workers=2)
-    finally:
-        stop.set()
-        watcher.join()
-    assert len(set(killed)) == 2
+    assert len(killed) == 2
     assert found == {"rank0": "done", "rank1": "failed", "rank2": "done"}
     assert report.failures[0].error_kind == "WorkerDiedError"
     assert "signal 9" in (report.failures[0].error or "")
@@ -409,7 +392,7 @@ def test_worker_is_killed(large_job: Path, whole: tuple[Files, float], tmp_path:
     wait_for_moment(process, lake, seconds, moment)
     workers = workers_of(process.pid)
     if workers:
-        os.kill(draws.random(moment).choice(workers), signal.SIGKILL)
+        send_signal(draws.random(moment).choice(workers), signal.SIGKILL)
     finish(process)
     assert_same(lake, expected)
 

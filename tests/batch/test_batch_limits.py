@@ -10,9 +10,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -26,7 +25,7 @@ from kernelscope.batch.pool import Limits, ProcessPool
 from kernelscope.batch.sources import Source
 from kernelscope.batch.work import Result, Task, read_rank
 from kernelscope.errors import MemoryLimitError, TaskTimeoutError, WorkerDiedError
-from process_tree import has_open, is_alive, workers_of
+from process_tree import is_alive, signalled
 from waiting import LIMIT_S
 
 Run = Callable[..., CompletedProcess[str]]
@@ -61,33 +60,12 @@ def test_a_task_that_takes_memory_without_end_is_ended() -> None:
         assert modest.result() == 7
 
 
-@contextmanager
-def watched(pid: int | str, name: str, act: Callable[[int], None]) -> Iterator[set[int]]:
-    """Acts on every worker that has a file open, while the context lasts; gives those workers."""
-    stop, seen = threading.Event(), set[int]()
-
-    def watch() -> None:
-        while not stop.wait(0.001):
-            for worker in workers_of(pid):
-                if worker not in seen and has_open(worker, name):
-                    seen.add(worker)
-                    act(worker)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield seen
-    finally:
-        stop.set()
-        watcher.join()
-
-
 @ON_LINUX
 def test_a_worker_that_hangs_costs_its_trace(traces: Path, tmp_path: Path) -> None:
     # Large enough that it is open for a while.
     with (traces / "rank1.pt.trace.json").open("ab") as file:
         file.write(b" " * 300_000_000)
-    with watched("self", "rank1.pt.trace.json", lambda pid: os.kill(pid, signal.SIGSTOP)) as stopped:
+    with signalled("self", "rank1.pt.trace.json", signal.SIGSTOP) as stopped:
         found, report = batch(traces, tmp_path / "lake", workers=2, task_timeout=4)
     assert len(stopped) == 1
     assert not any(map(is_alive, stopped))
@@ -113,7 +91,7 @@ def test_a_trace_that_takes_far_more_memory_than_expected(
     with (traces / "rank1.pt.trace.json").open("ab") as file:
         file.write(b" " * 300_000_000)
     # Held until the watch has seen it: reading may be quicker than that looks.
-    with watched("self", "rank1.pt.trace.json", lambda pid: os.kill(pid, signal.SIGSTOP)):
+    with signalled("self", "rank1.pt.trace.json", signal.SIGSTOP):
         found, report = batch(traces, tmp_path / "lake", workers=2)
     assert found == {"rank0": "done", "rank1": "failed", "rank2": "done"}
     assert report.failures[0].error_kind == "MemoryLimitError"

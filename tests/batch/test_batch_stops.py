@@ -3,7 +3,6 @@ been."""
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -14,7 +13,7 @@ from jobs import assert_same, assert_stopped, files_of, finish, start, wait_for_
 from test_jobs import trace
 
 import draws
-from process_tree import workers_of
+from process_tree import send_signal, workers_of
 
 MOMENTS = draws.count(2, 40)
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -80,6 +79,6 @@ def test_a_worker_is_killed(
     wait_for_moment(process, tmp_path / "lake", seconds, moment)
     workers = workers_of(process.pid)
     if workers:
-        os.kill(draws.random(moment).choice(workers), signal.SIGKILL)
+        send_signal(draws.random(moment).choice(workers), signal.SIGKILL)
     finish(process)
     assert_same(tmp_path / "lake", expected)
