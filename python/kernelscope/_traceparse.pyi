@@ -344,6 +344,9 @@ def error_classes() -> dict[str, type[BaseException]]:
 def demo_layouts() -> list[str]:
     """Returns the names of the layouts for ``write_demo``."""
 
+def demo_causes() -> list[str]:
+    """Returns the names of the causes for ``write_demo`` and ``write_demo_database``."""
+
 def write_demo(
     folder: str | os.PathLike[str],
     *,
@@ -353,6 +356,7 @@ def write_demo(
     layout: str,
     gzip: bool,
     truth: bool,
+    cause: str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[tuple[Path, Path | None, int, int]]:
     """Writes one trace per rank and returns the trace, its truth if requested, bytes of JSON, and steps."""
@@ -370,6 +374,7 @@ def write_demo_database(
     size_bytes: int,
     ranks: int,
     seed: int,
+    cause: str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> tuple[int, int, str]:
     """Writes an nsys or nvprof database. Returns its size in bytes, its steps, and its truth as JSON."""

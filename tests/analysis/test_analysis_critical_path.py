@@ -288,6 +288,7 @@ def test_a_change_of_one_step(tmp_path: Path) -> None:
         ({"kernel:volta*": 0}, "nothing in the trace matches kernel:volta"),
         ({"kernels:gemm": 0}, "did you mean kernel:"),
         ({"gemm": 0}, "there is no change 'gemm'"),
+        ({"wait:*": 0.5}, "needs the factor 0"),
         ({"kernel:": 0}, "there is no change"),
         ({"launch": 2}, "from 0 to 1"),
         ({"kernel:gemm": -1}, "at least 0, not -1"),

@@ -56,6 +56,8 @@ class Graph:
         self, host: list[Host], callers: dict[int, int], works: list[Work], waits: list[Wait]
     ) -> None:
         self.host, self.works = host, works
+        # The node before where it is not the one before in the lane.
+        self.ahead: dict[Node, Node] = {}
         self.span = [(event.start, event.start + event.dur) for event in (*host, *works)]
         self.lanes: list[list[Node]] = []
         self.owner: dict[Node, int | None] = {}
@@ -92,6 +94,8 @@ class Graph:
         return 0 if node is None else self.span[node[0]][node[1]]
 
     def before(self, node: Node) -> Node | None:
+        if node in self.ahead:
+            return self.ahead[node]
         number, at = self.lane[node]
         return self.lanes[number][at - 1] if at else None
 
@@ -296,11 +300,46 @@ class Graph:
             if self.kind[node] == "stream" and length > _OVERHEAD:
                 self.kind[node] = "unknown"
             self.edges[node] = [
-                edge._replace(kind="unknown")
-                if edge.kind in ("stream", "launch") and edge.length > _OVERHEAD
-                else edge
+                edge._replace(kind="unknown") if edge.length - self._called(edge) > _OVERHEAD else edge
                 for edge in self.edges[node]
-            ]  # fmt: skip
+            ]
+
+    def _called(self, edge: Edge) -> float:
+        """How long the call of a launch took; only launches and streams can be overhead."""
+        start, end = self.span[edge.source[0]]
+        return end - start if edge.kind == "launch" else 0 if edge.kind == "stream" else math.inf
+
+    def free(self, freed: list[bool], phases: list[int]) -> None:
+        """Lets nothing wait for operations that are ``freed`` until its stream begins another phase."""
+        for lane in self.lanes[len(self.threads) :]:
+            kept = [node for node in lane[::2] if not freed[node[0]]]
+            for at, node in enumerate(lane[::2]):
+                before = lane[2 * at - 1] if at else None
+                if freed[node[0]]:
+                    ends = [ended for ended in lane[1 : 2 * at : 2] if freed[ended[0]]]
+                    if before and not freed[before[0]] and ends:
+                        self._release(ends[-1], node)
+                    continue
+                place = kept.index(node)
+                if not place or phases[kept[place - 1][0]] != phases[node[0]]:
+                    continue
+                later = [other for other in kept[place:] if phases[other[0]] != phases[node[0]]]
+                waits = [
+                    edge
+                    for edge in self.edges[node]
+                    if edge.kind in ("event", "stream") and freed[edge.source[0]]
+                ]
+                self.edges[node] = [edge for edge in self.edges[node] if edge not in waits]
+                sources = [edge.source for edge in waits]
+                if before and freed[before[0]]:
+                    self.ahead[node] = (kept[place - 1][0], 1)
+                    sources.append(before)
+                for source in sources:
+                    if later:
+                        self._release(source, later[0])
+
+    def _release(self, source: Node, target: Node) -> None:
+        self.edges[target].append(Edge(source, "released", min(0, self.at(target) - self.at(source))))
 
     def replay(self, own: list[float], waiting: list[float]) -> dict[Node, int]:
         """When each node is reached if its lengths are multiplied."""

@@ -137,5 +137,17 @@ def test_drawn_graphs(part: int) -> None:
             names = pl.Series(graph.edge_names(), dtype=pl.String)[path["edge"]]
             found = path.select("start_ns", "dur_ns", "event", names.alias("edge")).rows()
             assert found == twin.path(times, *window), (part, case)
+        freed, phases = (
+            [random.random() < 0.3 for _ in range(count)],
+            [random.randrange(2) for _ in range(count)],
+        )
+        changes = {"own": every[0], "waiting": every[0], "freed": freed, "phase": phases}
+        schema = {"own": pl.Float64, "waiting": pl.Float64, "freed": pl.Boolean, "phase": pl.UInt32}
+        replay = graph.replay(pl.DataFrame(changes, schema=schema))
+        twin.free(freed, phases)
+        times = twin.replay(*every)
+        assert pl.DataFrame(replay.times()).rows() == [
+            (times[event, 0], times[event, 1]) for event in range(count)
+        ], (part, case)
         compared += 1
     assert compared > CASES // 10 * 0.8

@@ -1,7 +1,7 @@
 //! What the ranks of a job share: seeded randomness, faults, and the times at which collectives end.
 
 use crate::gpu::GPUS;
-use crate::options::DemoOptions;
+use crate::options::{Cause, DemoOptions};
 use serde_json::{Value, json};
 
 /// SplitMix64.
@@ -49,12 +49,15 @@ impl Rng {
 
 /// Largest amount by which a host's clock is off, ns.
 const MOST_OFFSET_NS: u64 = 4_000_000;
+/// How many times as long a slow launch takes.
+const LAUNCH_FACTOR: i64 = 8;
 /// Every so many steps the data loader of one rank is late.
 const LATE_EVERY: u64 = 2;
 /// Least and most by which it is late, ns.
 const LATE_NS: (i64, u64) = (3_500_000, 2_000_000);
 
-/// The faults of a job of at least one full host; all follow from the seed.
+/// The faults of a job; all follow from the seed. One of at least one full host has all of them, and one with a
+/// [`Cause`] at most that:
 ///
 /// - the GPU of one rank is slow: it comes last to the collectives of all ranks;
 /// - the links of one host are slow: its ranks' own collective takes several times as long as that of the
@@ -66,9 +69,9 @@ pub struct Faults {
     seed: u64,
     ranks: u32,
     /// Rank whose GPU is slow.
-    pub slow_rank: u32,
+    pub slow_rank: Option<u32>,
     /// Rank whose data loader is late.
-    pub late_rank: u32,
+    pub late_rank: Option<u32>,
     /// Host whose links are slow.
     pub slow_host: Option<u32>,
 }
@@ -79,25 +82,32 @@ impl Faults {
     /// How many times as long a message takes over the slow link.
     pub(crate) const LINK_FACTOR: i64 = 4;
 
-    /// The faults of a job; smaller ones have none.
+    /// The faults of a job; without a cause, smaller ones have none.
     #[must_use]
-    pub fn of(seed: u64, ranks: u32) -> Option<Self> {
-        if ranks < GPUS {
+    pub fn of(seed: u64, ranks: u32, cause: Option<Cause>) -> Option<Self> {
+        if ranks < GPUS && cause.is_none() {
             return None;
         }
         let mut rng = Rng::new(seed, 0xfac7);
-        let hosts = ranks / GPUS;
+        let hosts = (ranks / GPUS).max(1);
         // On three hosts of their own if there are as many, so that none hides another.
         let first = rng.below(u64::from(hosts)) as u32;
         let host = |after: u32| (first + after) % hosts;
-        let slow_rank = host(1) * GPUS + rng.below(4) as u32;
-        let late_rank = host(2) * GPUS + 4 + rng.below(4) as u32;
-        Some(Self { seed, ranks, slow_rank, late_rank, slow_host: (hosts > 1).then_some(first) })
+        let slow_rank = (host(1) * GPUS + rng.below(4) as u32) % ranks;
+        let late_rank = (host(2) * GPUS + 4 + rng.below(4) as u32) % ranks;
+        let has = |one: Cause| cause.is_none_or(|cause| cause == one);
+        Some(Self {
+            seed,
+            ranks,
+            slow_rank: has(Cause::SlowRank).then_some(slow_rank),
+            late_rank: has(Cause::SlowLoader).then_some(late_rank),
+            slow_host: (has(Cause::SlowLink) && hosts > 1).then_some(first),
+        })
     }
 
     /// How late the latest data loader of the job is.
     pub(crate) fn latest_ns(&self, step: u64) -> i64 {
-        if step % LATE_EVERY == 1 {
+        if self.late_rank.is_some() && step % LATE_EVERY == 1 {
             LATE_NS.0 + Rng::new(self.seed, step ^ 0x1a7e).below(LATE_NS.1) as i64
         } else {
             0
@@ -124,17 +134,17 @@ impl Faults {
             json!({"host": host(slow * GPUS), "ranks": ranks, "factor": Self::LINK_FACTOR, "process_group": "1"})
         });
         let offsets: Vec<i64> = (0..self.ranks).map(|rank| self.clock_offset_ns(rank)).collect();
+        let slower_by = Self::SLOWER as f64 / 1024.0;
+        let slow =
+            self.slow_rank.map(|rank| json!({"rank": rank, "host": host(rank), "gpu_slower_by": slower_by}));
+        let loader = self.late_rank.map(|rank| json!({"rank": rank, "host": host(rank), "steps": late}));
         json!({
             "truth_version": 1,
             "seed": self.seed,
             "ranks": self.ranks,
-            "slow_rank": {
-                "rank": self.slow_rank,
-                "host": host(self.slow_rank),
-                "gpu_slower_by": Self::SLOWER as f64 / 1024.0,
-            },
+            "slow_rank": slow,
             "slow_link": link,
-            "late_data_loader": {"rank": self.late_rank, "host": host(self.late_rank), "steps": late},
+            "late_data_loader": loader,
             "clock_offsets_ns": offsets,
         })
     }
@@ -156,19 +166,25 @@ const END_JITTER_NS: u64 = 400;
 pub(crate) struct Job {
     pub(crate) seed: u64,
     ranks: u32,
+    pub(crate) cause: Option<Cause>,
     pub(crate) faults: Option<Faults>,
 }
 
 impl Job {
     /// The job of those options.
     pub(crate) fn of(options: &DemoOptions) -> Self {
-        let DemoOptions { seed, ranks, .. } = *options;
-        Self { seed, ranks, faults: Faults::of(seed, ranks) }
+        let DemoOptions { seed, ranks, cause, .. } = *options;
+        Self { seed, ranks, cause, faults: Faults::of(seed, ranks, cause) }
     }
 
     /// How much slower a rank's GPU is because of a fault, in units of 1/1024.
     pub(crate) fn slower(&self, rank: u32) -> i64 {
-        if self.faults.is_some_and(|faults| faults.slow_rank == rank) { Faults::SLOWER } else { 0 }
+        if self.faults.is_some_and(|faults| faults.slow_rank == Some(rank)) { Faults::SLOWER } else { 0 }
+    }
+
+    /// How many times as long a launch takes.
+    pub(crate) fn launch_factor(&self) -> i64 {
+        if self.cause == Some(Cause::SlowLaunches) { LAUNCH_FACTOR } else { 1 }
     }
 
     /// How many times as long the collective of a rank's host takes.
@@ -180,10 +196,19 @@ impl Job {
     /// How late the data loader of a rank is: without faults, now and then some milliseconds.
     pub(crate) fn late_ns(&self, step: u64, rank: u32) -> i64 {
         if let Some(faults) = self.faults {
-            return if rank == faults.late_rank { faults.latest_ns(step) } else { 0 };
+            return if faults.late_rank == Some(rank) { faults.latest_ns(step) } else { 0 };
         }
         let mut rng = Rng::new(self.seed, (step << 16) ^ u64::from(rank % 64) ^ 0x1a7e);
         if rng.below(24) == 0 { 1_500_000 + rng.below(4_000_000) as i64 } else { 0 }
+    }
+
+    /// By how much later than the others a rank leaves a collective.
+    pub(crate) fn end_jitter_ns(&self, step: u64, number: u32, rank: u32) -> i64 {
+        if self.faults.is_none() {
+            return 0;
+        }
+        let salt = step << 32 ^ u64::from(number) << 20 ^ u64::from(rank) ^ 0xe4d << 48;
+        Rng::new(self.seed, salt).below(END_JITTER_NS) as i64
     }
 
     /// How late the slowest data loader of the job is.
@@ -194,6 +219,9 @@ impl Job {
         }
     }
 }
+
+/// When each collective of a step ends on the ranks of each host, after the job's start.
+pub(crate) type Meetings = Vec<Vec<i64>>;
 
 /// The times that all ranks of a job agree on.
 #[derive(Clone, Debug)]
@@ -230,15 +258,6 @@ impl Schedule {
     pub(crate) fn host_collective_end_ns(&self, step: u64, number: u32, dur_ns: i64) -> i64 {
         self.collective_end_ns(step, number) + HOST_GAP_NS + dur_ns + dur_ns * HOST_SLACK_PCT / 100
     }
-
-    /// By how much later than the others a rank leaves a collective.
-    pub(crate) fn end_jitter_ns(&self, step: u64, number: u32, rank: u32) -> i64 {
-        if self.job.faults.is_none() {
-            return 0;
-        }
-        let salt = step << 32 ^ u64::from(number) << 20 ^ u64::from(rank) ^ 0xe4d << 48;
-        Rng::new(self.job.seed, salt).below(END_JITTER_NS) as i64
-    }
 }
 
 #[cfg(test)]
@@ -247,25 +266,37 @@ mod tests {
 
     #[test]
     fn small_jobs_have_none() {
-        assert_eq!(Faults::of(0, 7), None);
-        assert_eq!(Faults::of(0, 8).and_then(|faults| faults.slow_host), None);
+        assert_eq!(Faults::of(0, 7, None), None);
+        assert_eq!(Faults::of(0, 8, None).and_then(|faults| faults.slow_host), None);
     }
 
     #[test]
     fn faults_are_on_hosts_of_their_own() {
         for seed in 0..50 {
-            let faults = Faults::of(seed, 64).expect("large enough");
-            let hosts =
-                [faults.slow_rank / 8, faults.late_rank / 8, faults.slow_host.expect("several hosts")];
+            let faults = Faults::of(seed, 64, None).expect("large enough");
+            let [slow, late] = [faults.slow_rank, faults.late_rank].map(|rank| rank.expect("a rank"));
+            let hosts = [slow / 8, late / 8, faults.slow_host.expect("several hosts")];
             assert!(hosts[0] != hosts[1] && hosts[1] != hosts[2] && hosts[0] != hosts[2]);
             assert!(hosts.iter().all(|&host| host < 8));
-            assert_eq!(Faults::of(seed, 64), Some(faults));
+            assert_eq!(Faults::of(seed, 64, None), Some(faults));
         }
     }
 
     #[test]
+    fn a_cause_is_the_only_fault() {
+        let found = |cause, ranks| {
+            let faults = Faults::of(5, ranks, Some(cause)).expect("a cause");
+            [faults.slow_rank.is_some(), faults.late_rank.is_some(), faults.slow_host.is_some()]
+        };
+        assert_eq!(found(Cause::SlowRank, 2), [true, false, false]);
+        assert_eq!(found(Cause::SlowLoader, 1), [false, true, false]);
+        assert_eq!(found(Cause::SlowLink, 16), [false, false, true]);
+        assert_eq!(found(Cause::Nothing, 64), [false; 3]);
+    }
+
+    #[test]
     fn a_clock_is_that_of_a_host() {
-        let faults = Faults::of(3, 64).expect("large enough");
+        let faults = Faults::of(3, 64, None).expect("large enough");
         assert_eq!(faults.clock_offset_ns(8), faults.clock_offset_ns(15));
         assert_ne!(faults.clock_offset_ns(8), faults.clock_offset_ns(16));
         assert!((0..64).all(|rank| faults.clock_offset_ns(rank).unsigned_abs() <= MOST_OFFSET_NS));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 const ROLES: usize = 7;
 
 /// The running totals.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     /// What needs no name.
     pub(crate) truth: Truth,

@@ -5,7 +5,8 @@
 //! plan of one training step is built once; each step then plays it against host clocks and GPU
 //! streams with seeded jitter, so that kernels queue behind the host, outlive their operators and
 //! wait for other ranks. Every fourth step replays the optimizer as a CUDA graph. With eight ranks or more
-//! something is wrong with the job, on purpose: see [`Faults`].
+//! something is wrong with the job, on purpose: see [`Faults`]. A [`Cause`] makes one thing wrong with any job, and
+//! changes nothing else.
 //!
 //! - [`write_trace`] writes the trace of one rank to any [`std::io::Write`] and returns its [`Truth`];
 //! - [`write_files`] writes one file per rank, and the truth beside it if asked;
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod cohort;
 mod database;
 mod event;
 mod gpu;
@@ -51,7 +53,7 @@ mod truth;
 
 pub use database::{DatabaseKind, DatabaseTruth, ProcessTruth, write_database};
 pub use job::Faults;
-pub use options::{DemoOptions, Layout};
+pub use options::{Cause, DemoOptions, Layout};
 pub use serving::{ServingOptions, ServingRecorder, write_serving};
 pub use trace::{RankFile, write_files, write_trace};
 pub use truth::{GpuTotals, OpTotals, PART_NAMES, StepTruth, Truth};

@@ -1,5 +1,7 @@
 //! What a caller can choose.
 
+use crate::gpu::GPUS;
+
 /// Byte layout of the JSON; the events are the same in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
@@ -36,6 +38,67 @@ impl Layout {
     }
 }
 
+/// What is wrong with a job, on purpose: one cause that makes its steps longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nothing is wrong.
+    Nothing,
+    /// The data loader of one rank sleeps in every other step, in a Python frame of its own.
+    SlowLoader,
+    /// Each linear layer reads a value back from the GPU in its forward pass.
+    Synchronisation,
+    /// Each launch takes eight times as long.
+    SlowLaunches,
+    /// The compute stream waits for each sum of gradients over the ranks.
+    SerialisedAllReduce,
+    /// The GPU of one rank is slow.
+    SlowRank,
+    /// The links of one host are slow.
+    SlowLink,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Self; 7] = [
+        Self::Nothing,
+        Self::SlowLoader,
+        Self::Synchronisation,
+        Self::SlowLaunches,
+        Self::SerialisedAllReduce,
+        Self::SlowRank,
+        Self::SlowLink,
+    ];
+
+    /// Name of the cause in options and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::SlowLoader => "loader",
+            Self::Synchronisation => "synchronisation",
+            Self::SlowLaunches => "launch",
+            Self::SerialisedAllReduce => "all-reduce",
+            Self::SlowRank => "slow-rank",
+            Self::SlowLink => "slow-link",
+        }
+    }
+
+    /// Cause of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.name() == name)
+    }
+
+    /// The smallest job that it shows in.
+    fn least_ranks(self) -> u32 {
+        match self {
+            Self::Nothing | Self::SlowLoader | Self::Synchronisation | Self::SlowLaunches => 1,
+            Self::SerialisedAllReduce | Self::SlowRank => 2,
+            Self::SlowLink => 2 * GPUS,
+        }
+    }
+}
+
 /// Options of a demo trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoOptions {
@@ -58,6 +121,9 @@ pub struct DemoOptions {
     pub gzip: bool,
     /// Transformer blocks of the model; `None` takes 1 below 4 MB and up to 24 from 1 GB.
     pub layers: Option<u32>,
+    /// What is wrong with the job; `None` leaves small jobs as they are, and gives those of eight ranks and
+    /// more a slow rank, a slow link and a late data loader. All else is equal with each cause.
+    pub cause: Option<Cause>,
 }
 
 impl Default for DemoOptions {
@@ -71,6 +137,7 @@ impl Default for DemoOptions {
             layout: Layout::Native,
             gzip: false,
             layers: None,
+            cause: None,
         }
     }
 }
@@ -108,6 +175,10 @@ impl DemoOptions {
         }
         if rank >= ranks {
             return Err(format!("rank is {rank}; it must be below ranks, {ranks}"));
+        }
+        if let Some(cause) = self.cause.filter(|cause| cause.least_ranks() > ranks) {
+            let (name, least) = (cause.name(), cause.least_ranks());
+            return Err(format!("cause {name} needs at least {least} ranks, not {ranks}"));
         }
         if steps == Some(0) {
             return Err("steps is 0; it must be at least 1".to_owned());

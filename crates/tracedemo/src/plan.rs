@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::event::{Arg, Hole, Phase, Shape};
 use crate::library::{CollectiveArgs, Library, OpSpec, Process, Role, Stream, Thread, add};
+use crate::options::Cause;
 use crate::tensor::{Input, Param, Tensor, input_args};
 
 /// What the host does next. Times are means, ns; numbers are those of the library.
@@ -15,6 +16,8 @@ pub(crate) enum Instr {
     Wait(u32),
     /// Lets the time pass that the data loader is late in this step.
     Late,
+    /// Begins or ends what a cause adds, whose times are drawn apart from those of everything else.
+    Aside,
     /// Enters an operator or annotation.
     Op(u32),
     /// Leaves it.
@@ -118,6 +121,7 @@ type Backward = Box<dyn FnOnce(&mut Builder)>;
 #[derive(Default)]
 pub(crate) struct Builder {
     pub(crate) library: Library,
+    cause: Option<Cause>,
     /// The model's parameters that the plan has met.
     pub(crate) params: Vec<Param>,
     plan: Plan,
@@ -129,11 +133,20 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// A builder of the first plan of a process.
-    pub(crate) fn new(process: Process) -> Self {
-        let mut builder = Self::default();
+    /// A builder of the first plan of a process, in a job with that cause.
+    pub(crate) fn new(process: Process, cause: Option<Cause>) -> Self {
+        let mut builder = Self { cause, ..Self::default() };
         builder.library.process = process;
         builder
+    }
+
+    /// Emits what a cause adds, if it is that of the job.
+    pub(crate) fn if_cause(&mut self, cause: Cause, body: impl FnOnce(&mut Self)) {
+        if self.cause == Some(cause) {
+            self.push(Instr::Aside);
+            body(self);
+            self.push(Instr::Aside);
+        }
     }
 
     /// Hands out the plan and begins the next one.

@@ -10,7 +10,7 @@ use crate::job::{Faults, Job, Rng, Schedule};
 use crate::library::Process;
 use crate::model::BuiltModel;
 use crate::options::DemoOptions;
-use crate::timeline::{Records, Timeline, Variation};
+use crate::timeline::{Timeline, Variation};
 use crate::truth::Truth;
 
 /// From the job's start to the first step of the job's schedule.
@@ -33,9 +33,11 @@ pub(crate) fn timeline<'m>(options: &DemoOptions, model: &'m BuiltModel, job_sta
     let job = Job::of(options);
     let slower = Rng::new(seed, 0x510 + u64::from(rank)).below(24) as i64 + job.slower(rank);
     let variation = Variation { job, rank, slower, is_late: true, link_factor: job.link_factor(rank) };
-    let schedule = (ranks > 1).then(|| schedule(job, model, job_start_ns + FIRST_STEP_AFTER_NS));
+    // With a cause, the ranks meet when they really would: see `Cohort`.
+    let has_schedule = ranks > 1 && options.cause.is_none();
+    let schedule = has_schedule.then(|| schedule(job, model, job_start_ns + FIRST_STEP_AFTER_NS));
     let delay_ns = Rng::new(seed, 0x57a7 + u64::from(rank)).below(150_000) as i64;
-    Timeline::new(model, variation, schedule, job_start_ns + delay_ns)
+    Timeline::new(model, variation, schedule, (job_start_ns, delay_ns))
 }
 
 /// Learns the job's schedule from ranks that no other disturbs.
@@ -43,13 +45,14 @@ pub(crate) fn timeline<'m>(options: &DemoOptions, model: &'m BuiltModel, job_sta
 /// Of a job with faults these are one whose GPU is slow, and one whose links are: what they reach last, the
 /// job reaches last.
 fn schedule(job: Job, model: &BuiltModel, first_step_ns: i64) -> Schedule {
-    let slow = [(Faults::SLOWER, 1), (0, Faults::LINK_FACTOR)];
-    let played: &[(i64, i64)] = if job.faults.is_some() { &slow } else { &[(0, 1)] };
+    let slow_rank = |faults: Faults| faults.slow_rank.map_or(0, |_| Faults::SLOWER);
+    let slow_host = |faults: Faults| faults.slow_host.map_or(1, |_| Faults::LINK_FACTOR);
+    let played = [(job.faults.map_or(0, slow_rank), 1), (0, job.faults.map_or(1, slow_host))];
     let mut ends_ns = Vec::new();
     let mut period_ns = 0;
-    for &(slower, link_factor) in played {
+    for (slower, link_factor) in played {
         let rank = Variation { job, rank: u32::MAX, slower: 12 + slower, is_late: false, link_factor };
-        let mut timeline = Timeline::new(model, rank, None, 0);
+        let mut timeline = Timeline::new(model, rank, None, (0, 0));
         timeline.play(&model.prologue, FIRST_STEP);
         for step in FIRST_STEP..FIRST_STEP + 4 {
             let start_ns = timeline.now_ns();
@@ -64,35 +67,11 @@ fn schedule(job: Job, model: &BuiltModel, first_step_ns: i64) -> Schedule {
     Schedule::new(job, first_step_ns, period_ns, &ends_ns)
 }
 
-/// Plays the steps, and what comes before the first and after the last; `write` takes the records of each
-/// and returns the bytes so far.
-///
-/// Ends after `options.steps`, or with the step in which `size_bytes` are reached. `progress` is called with
-/// the bytes after each step; false stops.
-pub(crate) fn play_steps(
-    options: &DemoOptions,
-    size_bytes: u64,
-    timeline: &mut Timeline<'_>,
-    progress: &mut dyn FnMut(u64) -> bool,
-    mut write: impl FnMut(&Records) -> io::Result<u64>,
-) -> io::Result<()> {
+/// Plays what comes before the first step.
+pub(crate) fn begin(timeline: &mut Timeline<'_>) {
     let model = timeline.model;
     model.leftovers.iter().for_each(|&work| timeline.leftover(work));
     timeline.play(&model.prologue, FIRST_STEP);
-    for step in FIRST_STEP.. {
-        timeline.play(model.plan(step), step);
-        let written = write(&timeline.take_records())?;
-        timeline.ledger.settle(timeline.now_ns());
-        if !progress(written) {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped by the caller"));
-        }
-        if options.steps.map_or(written >= size_bytes, |wanted| step + 1 - FIRST_STEP >= wanted) {
-            break;
-        }
-    }
-    timeline.play(&model.epilogue, FIRST_STEP);
-    write(&timeline.take_records())?;
-    Ok(())
 }
 
 /// Ends the timeline of a rank and returns what is true of it.

@@ -2,8 +2,10 @@
 
 mod device;
 
+use std::sync::Arc;
+
 use crate::event::{Phase, Record};
-use crate::job::{Job, Rng, Schedule};
+use crate::job::{Job, Meetings, Rng, Schedule};
 use crate::ledger::Ledger;
 use crate::library::{Library, Thread};
 use crate::model::BuiltModel;
@@ -20,7 +22,7 @@ const FIRST_FLOW: i64 = 1;
 pub(crate) const MOVED: u32 = u32::MAX;
 
 /// The records of a step, in the order in which the profiler keeps them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     pub(crate) ops: Vec<Record>,
     pub(crate) memory: Vec<Record>,
@@ -37,7 +39,7 @@ impl Records {
 }
 
 /// An operator or annotation that has begun.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OpenOp {
     spec: u32,
     record: usize,
@@ -50,7 +52,7 @@ struct OpenOp {
     gpu_extent: [Option<(i64, i64)>; 3],
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OpenFrame {
     record: usize,
     id: i64,
@@ -69,12 +71,17 @@ pub(crate) struct Variation {
 }
 
 /// State of the traced process.
+#[derive(Clone)]
 pub(crate) struct Timeline<'a> {
     pub(crate) model: &'a BuiltModel,
     library: &'a Library,
     variation: Variation,
     schedule: Option<Schedule>,
+    job_start_ns: i64,
+    meetings: Option<Arc<Meetings>>,
     rng: Rng,
+    /// Takes turns with it, so that what a cause adds leaves the rest as it is.
+    rng_aside: Rng,
     thread: Thread,
     now_ns: [i64; 2],
     watchdog_ns: i64,
@@ -95,27 +102,32 @@ pub(crate) struct Timeline<'a> {
     collectives: i64,
     allocated: [i64; 2],
     reserved: i64,
-    /// Ends of the collectives of the step.
+    /// Ends of the collectives of the step, after the job's start, and their groups.
     pub(crate) collective_ends_ns: Vec<i64>,
+    pub(crate) collective_groups: Vec<u32>,
     records: Records,
     pub(crate) ledger: Ledger,
 }
 
 impl<'a> Timeline<'a> {
-    /// A process that begins at `now_ns`; `schedule` holds its collectives to the times of the job.
+    /// A process that begins some time after its job; `schedule` holds its collectives to the times of the job.
     pub(crate) fn new(
         model: &'a BuiltModel,
         variation: Variation,
         schedule: Option<Schedule>,
-        now_ns: i64,
+        (job_start_ns, delay_ns): (i64, i64),
     ) -> Self {
+        let now_ns = job_start_ns + delay_ns;
         let salt = u64::from(variation.rank) << 1 | u64::from(variation.is_late);
         Self {
             model,
             library: &model.library,
             variation,
             schedule,
+            job_start_ns,
+            meetings: None,
             rng: Rng::new(variation.job.seed, salt),
+            rng_aside: Rng::new(variation.job.seed, salt ^ 0xca5e << 32),
             thread: Thread::Main,
             now_ns: [now_ns; 2],
             watchdog_ns: now_ns,
@@ -135,6 +147,7 @@ impl<'a> Timeline<'a> {
             allocated: [0, model.allocated_bytes],
             reserved: model.reserved_bytes,
             collective_ends_ns: Vec::new(),
+            collective_groups: Vec::new(),
             records: Records::default(),
             ledger: Ledger::default(),
         }
@@ -154,6 +167,11 @@ impl<'a> Timeline<'a> {
         self.now_ns[self.thread as usize] += self.rng.host(mean_ns);
     }
 
+    /// Holds the collectives of the next step to those times.
+    pub(crate) fn meet(&mut self, meetings: Arc<Meetings>) {
+        self.meetings = Some(meetings);
+    }
+
     /// Plays a step whose annotation is `ProfilerStep#step`.
     pub(crate) fn play(&mut self, plan: &Plan, step: u64) {
         self.step = step;
@@ -161,6 +179,7 @@ impl<'a> Timeline<'a> {
         self.step_gpu_ops = 0;
         self.collective_ends_ns.clear();
         self.collective_ends_ns.resize(plan.collectives as usize, 0);
+        self.collective_groups.resize(plan.collectives as usize, 0);
         for &instr in &plan.instrs {
             self.play_one(instr);
         }
@@ -186,6 +205,7 @@ impl<'a> Timeline<'a> {
                 self.now_ns[self.thread as usize] += late_ns;
             }
             Instr::Late => {}
+            Instr::Aside => std::mem::swap(&mut self.rng, &mut self.rng_aside),
             Instr::Op(spec) => self.begin_op(spec),
             Instr::EndOp => self.end_op(),
             Instr::Frame(shape) => self.begin_frame(shape),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use tracedemo::{
-    DatabaseKind, DemoOptions, Layout, ServingOptions, write_database, write_files, write_serving,
+    Cause, DatabaseKind, DemoOptions, Layout, ServingOptions, write_database, write_files, write_serving,
 };
 use traceparse::{Error, ErrorKind, Progress, Result};
 
@@ -21,9 +21,15 @@ pub(crate) fn demo_layouts() -> Vec<&'static str> {
     Layout::ALL.into_iter().map(Layout::name).collect()
 }
 
+/// Names of the causes that [`write_demo`] knows.
+#[pyfunction]
+pub(crate) fn demo_causes() -> Vec<&'static str> {
+    Cause::ALL.into_iter().map(Cause::name).collect()
+}
+
 /// Writes a trace per rank into the folder `folder` and says what was written.
 #[pyfunction]
-#[pyo3(signature = (folder, *, size_bytes, ranks, seed, layout, gzip, truth, progress=None))]
+#[pyo3(signature = (folder, *, size_bytes, ranks, seed, layout, gzip, truth, cause=None, progress=None))]
 #[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
 pub(crate) fn write_demo(
     py: Python<'_>,
@@ -34,13 +40,15 @@ pub(crate) fn write_demo(
     layout: &str,
     gzip: bool,
     truth: bool,
+    cause: Option<&str>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Vec<Written>> {
     let Some(layout) = Layout::from_name(layout) else {
         let message = format!("there is no layout {layout:?}; the layouts are {}", demo_layouts().join(", "));
         return Err(errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)));
     };
-    let options = DemoOptions { size_bytes, ranks, seed, layout, gzip, ..DemoOptions::default() };
+    let cause = cause_of(py, cause)?;
+    let options = DemoOptions { size_bytes, ranks, seed, layout, gzip, cause, ..DemoOptions::default() };
     let callback = progress.map(|callback| callback.clone().unbind());
     watch::run(py, callback.as_ref(), move |progress| write(&folder, &options, truth, &progress))
 }
@@ -48,7 +56,8 @@ pub(crate) fn write_demo(
 /// Writes a database of one recorder at `path` and says how many bytes it has, the steps of each process,
 /// and what is true of it as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, *, kind, size_bytes, ranks, seed, progress=None))]
+#[pyo3(signature = (path, *, kind, size_bytes, ranks, seed, cause=None, progress=None))]
+#[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
 pub(crate) fn write_demo_database(
     py: Python<'_>,
     path: PathBuf,
@@ -56,13 +65,15 @@ pub(crate) fn write_demo_database(
     size_bytes: u64,
     ranks: u32,
     seed: u64,
+    cause: Option<&str>,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(u64, usize, String)> {
     let Some(kind) = DatabaseKind::ALL.into_iter().find(|known| known.name() == kind) else {
         let message = format!("there is no database kind {kind:?}; the kinds are nsys, nvprof");
         return Err(errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)));
     };
-    let options = DemoOptions { size_bytes, ranks, seed, ..DemoOptions::default() };
+    let options =
+        DemoOptions { size_bytes, ranks, seed, cause: cause_of(py, cause)?, ..DemoOptions::default() };
     let callback = progress.map(|callback| callback.clone().unbind());
     watch::run(py, callback.as_ref(), move |progress| {
         let mut report = |done: u64| progress(done.min(size_bytes), size_bytes);
@@ -87,6 +98,16 @@ pub(crate) fn write_demo_serving(
     let written = write_serving(&folder, &options).map_err(|error| explain(&error, &folder));
     let written = written.map_err(|error| errors::to_python(py, &error))?;
     Ok(written.into_iter().map(|(path, truth)| (path, format!("{truth:#}\n"))).collect())
+}
+
+/// The cause of that name.
+fn cause_of(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Cause>> {
+    let Some(name) = name else { return Ok(None) };
+    let Some(cause) = Cause::from_name(name) else {
+        let message = format!("there is no cause {name:?}; the causes are {}", demo_causes().join(", "));
+        return Err(errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)));
+    };
+    Ok(Some(cause))
 }
 
 fn write(folder: &Path, options: &DemoOptions, truth: bool, progress: &Progress) -> Result<Vec<Written>> {

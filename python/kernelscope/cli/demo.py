@@ -44,6 +44,15 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--gzip", action="store_true", help="compress; implied if --out ends in .gz")
     seed_help = "the same seed gives the same bytes (default: 0)"
     add("--seed", type=arguments.seed, default=0, metavar="N", help=seed_help)
+    add(
+        "--cause",
+        choices=_traceparse.demo_causes(),
+        help=(
+            "what makes the steps longer: a data loader that sleeps, synchronisation, slow launches, "
+            "all-reduces that are not overlapped, or a slow rank or link; everything else is equal with each "
+            "cause, and with none (default: as usual, and several causes from 8 ranks)"
+        ),
+    )
     truth_help = "also write the correct answers as JSON next to each trace"
     add("--truth", action="store_true", help=truth_help)
     add(
@@ -88,10 +97,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _write_serving(options: argparse.Namespace) -> None:
     folder: Path = options.out
-    if options.gzip or options.layout != "native" or options.ranks > 1 or folder.suffix:
+    if options.gzip or options.layout != "native" or options.ranks > 1 or options.cause or folder.suffix:
         raise InvalidArgumentError(
             "--kind serving writes three small traces of one rank into a folder: omit --gzip, "
-            "--layout and --ranks, and pass a folder with --out"
+            "--layout, --ranks and --cause, and pass a folder with --out"
         )
     written = _traceparse.write_demo_serving(folder, steps=_SERVING_STEPS, seed=options.seed, marks=True)
     for path, truth in written:
@@ -116,6 +125,7 @@ def _write_database(options: argparse.Namespace) -> None:
             size_bytes=options.size,
             ranks=options.ranks,
             seed=options.seed,
+            cause=options.cause,
             progress=bar.update,
         )
     show(f"{path}  {format_bytes(size)}, {options.ranks} processes of {steps} steps")
@@ -134,6 +144,7 @@ def _write(options: argparse.Namespace, folder: Path, *, gzip: bool, file: Path 
             layout=options.layout,
             gzip=gzip,
             truth=options.truth,
+            cause=options.cause,
             progress=bar.update,
         )
     for trace, truth, size, steps in written:

@@ -28,7 +28,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help=(
             "events, and the share of their time that they then take: 'kernel:*gemm*=0.5', "
             "'op:aten::softmax=0', 'module:*attention*=0.7', 'range:NAME=0', 'python:NAME=0', 'call:NAME=0', "
-            "launch=0, sync=0, dataloader=0, communication=0, copy=0"
+            "'wait:*AllReduce*=0', launch=0, sync=0, dataloader=0, communication=0, copy=0"
         ),
     )
     parser.add_argument(

@@ -7,13 +7,13 @@ use super::lanes::Lanes;
 use super::{Kind, NO_EDGE};
 use crate::frame::NONE;
 
-/// Longest time from a call to its operation on an idle stream, or between operations of a stream, that is taken
+/// Longest time from the end of a call to its operation on an idle stream, or between operations of a stream, that is taken
 /// for the overhead of a launch, ns. A longer one is a wait whose cause was not recorded.
 const LONGEST_OVERHEAD_NS: i64 = 100_000;
 /// Least operations in the queue of a stream that hold up a launch: queues of CUDA take about 1,000.
 const FULL_QUEUE: usize = 500;
 /// The class of a call that launches.
-const LAUNCH: u8 = 3;
+pub(super) const LAUNCH: u8 = 3;
 /// Shortest call that waits for the GPU without a GPU operation to wait for that is a wait of unknown cause, ns.
 const SHORTEST_WAIT_NS: i64 = 30_000;
 
@@ -481,7 +481,9 @@ pub(super) fn settle(lanes: &mut Lanes, edges: &mut [Edge]) {
     }
     for edge in edges.iter_mut() {
         let is_overhead = matches!(edge.kind, Kind::Stream | Kind::Launch);
-        if is_overhead && edge.length > LONGEST_OVERHEAD_NS {
+        // A call that takes long launches late.
+        let call = if edge.kind == Kind::Launch { lanes.event_length(edge.source) } else { 0 };
+        if is_overhead && edge.length.saturating_sub(call) > LONGEST_OVERHEAD_NS {
             edge.kind = Kind::Unknown;
         }
     }

@@ -6,7 +6,7 @@ use arrow_array::types::UInt8Type;
 use arrow_array::{BooleanArray, RecordBatch};
 use hashbrown::HashMap;
 
-use super::edges::{Edge, Finder, Wait, settle};
+use super::edges::{Edge, Finder, LAUNCH, Wait, settle};
 use super::lanes::Lanes;
 use super::order::{Run, order};
 use crate::call_tree::Slices;
@@ -31,7 +31,7 @@ impl DependencyGraph {
     /// Builds the graph of events of the host and of GPU operations.
     ///
     /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns` and `class` (3 for a launch, 0 for
-    /// that of the event around it). `callers` has `event` (position in `host`) of autograd and `track`, which
+    /// that of the event around it, or for a launch of GPU work). `callers` has `event` (position in `host`) of autograd and `track`, which
     /// waits for it.
     /// `gpu` has
     /// `row`, `stream` (a number), `process`, `start_ns`, `dur_ns`, `launch` (position in `host`; null for none)
@@ -44,16 +44,23 @@ impl DependencyGraph {
         let of_host = [host.i64_array("track")?, host.i64_array("start_ns")?, host.i64_array("dur_ns")?];
         let of_gpu = [gpu.i64_array("stream")?, gpu.i64_array("start_ns")?, gpu.i64_array("dur_ns")?];
         let rows = [host.u32_array("row")?, gpu.u32_array("row")?];
+        let launches = gpu.u32_array("launch")?;
+        check(&launches, calls)?;
+        let mut classes = host.values::<UInt8Type>("class")?.to_vec();
+        // Copies and memsets are launched, too.
+        for &launch in launches.iter() {
+            if let Some(class @ 0) = classes.get_mut(launch as usize) {
+                *class = LAUNCH;
+            }
+        }
         let mut lanes = Lanes::new(
             Slices { groups: &of_host[0], starts: &of_host[1], lengths: &of_host[2], rows: &rows[0] },
-            host.values::<UInt8Type>("class")?,
+            classes,
             Slices { groups: &of_gpu[0], starts: &of_gpu[1], lengths: &of_gpu[2], rows: &rows[1] },
         );
         let (of_autograd, tracks) = (callers.u32_array("event")?, callers.i64_array("track")?);
         let callers: HashMap<u32, i64> = of_autograd.iter().copied().zip(tracks.iter().copied()).collect();
         let copies = gpu.filled_array::<BooleanArray>("is_copy")?.values();
-        let launches = gpu.u32_array("launch")?;
-        check(&launches, calls)?;
         let finder = Finder {
             lanes: &mut lanes,
             calls,

@@ -39,10 +39,10 @@ pub(super) struct Lanes {
 
 impl Lanes {
     /// `classes` has a number for each event of the host, 0 for one that has the class of what is around it.
-    pub(super) fn new(host: Slices<'_>, classes: &[u8], gpu: Slices<'_>) -> Self {
+    pub(super) fn new(host: Slices<'_>, classes: Vec<u8>, gpu: Slices<'_>) -> Self {
         let (calls, events) = (host.groups.len(), host.groups.len() + gpu.groups.len());
-        let mut lanes = Self { starts: vec![NONE; events], ends: vec![NONE; events], ..Self::default() };
-        lanes.classes = classes.to_vec();
+        let (starts, ends) = (vec![NONE; events], vec![NONE; events]);
+        let mut lanes = Self { starts, ends, classes, ..Self::default() };
         lanes.times.reserve_exact(2 * events);
         lanes.events.reserve_exact(2 * events);
         lanes.owners.reserve_exact(2 * events);
@@ -160,6 +160,13 @@ impl Lanes {
     /// The lanes of threads by their tracks.
     pub(super) fn by_track(&self) -> HashMap<i64, usize> {
         self.groups.iter().copied().zip(0..self.threads).collect()
+    }
+
+    /// The recorded duration of the event of a node.
+    pub(super) fn event_length(&self, node: u32) -> i64 {
+        let event = self.events[node as usize] as usize;
+        let [start, end] = [self.starts[event], self.ends[event]].map(|node| self.times[node as usize]);
+        end.saturating_sub(start)
     }
 
     pub(super) fn is_first(&self, node: u32) -> bool {

@@ -14,6 +14,7 @@ mod graph;
 mod lanes;
 mod order;
 mod path;
+mod release;
 mod replay;
 #[cfg(test)]
 mod tests;

@@ -58,15 +58,13 @@ impl Replay {
         let (at, lanes) = (node as usize, &self.graph.lanes);
         let before = self.time_before(node);
         if before.saturating_add(self.length(node)) == self.reached()[at] {
-            if lanes.is_first(node) {
-                return (None, NONE, Kind::Unknown);
-            }
+            let Some(source) = self.node_before(node) else { return (None, NONE, Kind::Unknown) };
             // A gap on a stream is charged to the operation after it.
             let is_call = self.graph.is_call(lanes.events[at]);
             let event = if is_call { lanes.owners[at] } else { lanes.events[at] };
-            return (Some(node - 1), event, lanes.kinds[at]);
+            return (Some(source), event, lanes.kinds[at]);
         }
-        let edges = &self.graph.edges;
+        let edges = self.edges();
         let edges = edges[first_edge(edges, node)..].iter().take_while(|edge| edge.target == node);
         let found = edges.max_by_key(|edge| self.arrival(edge, before));
         found.map_or((None, NONE, Kind::Unknown), |edge| (Some(edge.source), lanes.events[at], edge.kind))

@@ -8,6 +8,7 @@ use arrow_buffer::ScalarBuffer;
 
 use super::edges::{Edge, first_edge};
 use super::lanes::Lanes;
+use super::release::Released;
 use super::{DependencyGraph, Kind};
 use crate::frame::{Frame, Result, column, invalid, table};
 
@@ -34,6 +35,7 @@ struct Changes {
     waiting: ScalarBuffer<f64>,
     /// How long each event waits for something that was not recorded.
     unknown: Option<ScalarBuffer<f64>>,
+    released: Option<Arc<Released>>,
 }
 
 impl Replay {
@@ -41,7 +43,8 @@ impl Replay {
     ///
     /// `own` is for the own time of an event of the host and the execution of a GPU operation, `waiting` for the
     /// launch of a GPU operation and for how long a call waits for one, from 0 to 1. `unknown`, if it is there,
-    /// is for waits whose cause was not recorded. With `changes`, `skipped` has parts of the recording that
+    /// is for waits whose cause was not recorded. Nothing waits for GPU operations that are `freed`, if it is there,
+    /// until the next `phase` (a number) of its stream begins. With `changes`, `skipped` has parts of the recording that
     /// threads do not need: `track`, `start_ns` and `end_ns`.
     ///
     /// # Errors
@@ -53,7 +56,7 @@ impl Replay {
         skipped: Option<&Frame>,
         keeps_unknown: bool,
     ) -> Result<Self> {
-        let changes = changes.map(|frame| Changes::new(&graph.lanes, frame, skipped)).transpose()?;
+        let changes = changes.map(|frame| Changes::new(&graph, frame, skipped)).transpose()?;
         let mut replay = Self { graph, changes, keeps_unknown, times: Vec::new() };
         if replay.changes.is_some() {
             replay.run();
@@ -69,11 +72,16 @@ impl Replay {
 
     fn run(&mut self) {
         let graph = Arc::clone(&self.graph);
+        let released = self.released().cloned();
+        let edges = released.as_ref().map_or(&graph.edges, |released| &released.edges);
         self.times = vec![0; graph.lanes.times.len()];
         for &(from, to) in &graph.runs {
-            let mut edges = graph.edges[first_edge(&graph.edges, from)..].iter().peekable();
+            let mut edges = edges[first_edge(edges, from)..].iter().peekable();
             let mut before = self.time_before(from);
             for node in from..to {
+                if let Some(&other) = released.as_ref().and_then(|released| released.before.get(&node)) {
+                    before = self.times[other as usize];
+                }
                 let mut time = before.saturating_add(self.length(node));
                 while let Some(edge) = edges.next_if(|edge| edge.target == node) {
                     time = time.max(self.arrival(edge, before));
@@ -87,9 +95,24 @@ impl Replay {
         }
     }
 
+    fn released(&self) -> Option<&Arc<Released>> {
+        self.changes.as_ref()?.released.as_ref()
+    }
+
+    /// The edges between lanes, in order of their targets.
+    pub(super) fn edges(&self) -> &[Edge] {
+        self.released().map_or(&self.graph.edges, |released| &released.edges)
+    }
+
+    /// The node before in the lane.
+    pub(super) fn node_before(&self, node: u32) -> Option<u32> {
+        let other = self.released().and_then(|released| released.before.get(&node)).copied();
+        other.or_else(|| (!self.graph.lanes.is_first(node)).then(|| node - 1))
+    }
+
     /// The time of the node before in the lane; 0 before the first.
     pub(super) fn time_before(&self, node: u32) -> i64 {
-        self.graph.lanes.time_before(self.reached(), node)
+        self.node_before(node).map_or(0, |node| self.reached()[node as usize])
     }
 
     /// The length of the edge from the node before.
@@ -188,7 +211,8 @@ impl Replay {
         };
         let mut latest: Vec<i64> = self.reached().iter().map(latest).collect();
         for &(from, to) in graph.runs.iter().rev() {
-            let mut edges = graph.edges[..first_edge(&graph.edges, to)].iter().rev().peekable();
+            let edges = self.edges();
+            let mut edges = edges[..first_edge(edges, to)].iter().rev().peekable();
             for node in (from..to).rev() {
                 let own = latest[node as usize];
                 let before = self.time_before(node);
@@ -198,8 +222,8 @@ impl Replay {
                     let source = &mut latest[edge.source as usize];
                     *source = (*source).min(own.saturating_sub(length));
                 }
-                if !graph.lanes.is_first(node) {
-                    let source = &mut latest[node as usize - 1];
+                if let Some(source) = self.node_before(node) {
+                    let source = &mut latest[source as usize];
                     *source = (*source).min(own.saturating_sub(lengths[node as usize]));
                 }
             }
@@ -219,7 +243,8 @@ impl Replay {
 }
 
 impl Changes {
-    fn new(lanes: &Lanes, factors: &Frame, skipped: Option<&Frame>) -> Result<Self> {
+    fn new(graph: &DependencyGraph, factors: &Frame, skipped: Option<&Frame>) -> Result<Self> {
+        let lanes = &graph.lanes;
         let [own, waiting] = ["own", "waiting"].map(|name| factors.f64_array(name));
         let (own, waiting) = (own?, waiting?);
         let unknown = factors.has("unknown").then(|| factors.f64_array("unknown")).transpose()?;
@@ -242,7 +267,9 @@ impl Changes {
             };
             *length = by.map_or(*length, |&by| scaled(*length, by));
         }
-        Ok(Self { lengths, waiting, unknown })
+        let released =
+            factors.has("freed").then(|| Released::new(graph, factors).map(Arc::new)).transpose()?;
+        Ok(Self { lengths, waiting, unknown, released })
     }
 }
 

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{DependencyGraph, EDGES, Replay};
-use crate::frame::{NONE, column, frame, positions};
+use crate::frame::{Frame, NONE, column, frame, positions};
 
 /// Events of a host and of streams, and what waits for what.
 #[derive(Debug, Clone, Default)]
@@ -90,7 +90,23 @@ fn without(graph: &Arc<DependencyGraph>, factors: &[(f64, f64)], parts: &[(i64, 
     ]);
     let [own, waiting] = [0, 1].map(|at| column(factors.iter().map(|by| [by.0, by.1][at])));
     let changes = frame([("own", own), ("waiting", waiting)]);
-    let replay = Replay::new(Arc::clone(graph), Some(&changes), Some(&skipped), false);
+    changed_times(graph, &changes, Some(&skipped))
+}
+
+/// Start and end of every event, if nothing waits for events that are freed until the next phase.
+fn freeing(graph: &Arc<DependencyGraph>, freed: &[bool], phases: &[u32]) -> Vec<(i64, i64)> {
+    let ones = || column(freed.iter().map(|_| 1.0));
+    let changes = frame([
+        ("own", ones()),
+        ("waiting", ones()),
+        ("freed", column(freed.iter().copied())),
+        ("phase", positions(phases.to_vec())),
+    ]);
+    changed_times(graph, &changes, None)
+}
+
+fn changed_times(graph: &Arc<DependencyGraph>, changes: &Frame, skipped: Option<&Frame>) -> Vec<(i64, i64)> {
+    let replay = Replay::new(Arc::clone(graph), Some(changes), skipped, false);
     let batch = replay.unwrap().times().unwrap();
     numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "end_ns")).collect()
 }
@@ -276,6 +292,38 @@ fn a_thread_skips_parts_of_the_recording() {
     assert_eq!(skipping(&[(185, 999)])[0], (0, 190));
 }
 
+/// Two kernels of a phase with a collective between them, on its own stream if that is 8, and one of the next phase.
+fn collective(stream: u32) -> Events {
+    Events {
+        host: (0..6).map(|at| (1, at, 1, None)).collect(),
+        gpu: vec![
+            (7, 10, 90, 0, false),
+            (stream, 101, 200, 2, false),
+            (7, 302, 100, 4, false),
+            (7, 403, 10, 5, false),
+        ],
+        // The collective waits for the first kernel, and the second kernel for the collective.
+        waits: if stream == 7 { Vec::new() } else { vec![[1, 7, NONE, 8], [3, 8, NONE, 7]] },
+        ..Events::default()
+    }
+}
+
+#[test]
+fn a_collective_that_is_freed_runs_beside_the_rest_of_its_phase() {
+    let phases = [0, 0, 0, 0, 0, 0, 1, 9, 1, 2];
+    let freed: Vec<bool> = (0..10).map(|at| at == 7).collect();
+    // Between kernels that were never next to each other, no gap is known.
+    for (stream, start) in [(7, 101), (8, 100)] {
+        let graph = collective(stream).graph();
+        let found = freeing(&graph, &freed, &phases)[6..].to_vec();
+        // The second kernel starts after the first one; that of the next phase waits for both.
+        assert_eq!(found, [(10, 100), (101, 301), (start, start + 100), (301, 311)], "stream {stream}");
+        // What begins a phase still waits.
+        let begins = freeing(&graph, &freed, &[0, 0, 0, 0, 0, 0, 1, 9, 2, 2]);
+        assert_eq!(begins, collective(stream).times());
+    }
+}
+
 #[test]
 fn a_change_reaches_what_lies_inside_and_was_launched_there() {
     let marked = |at: usize| frame([("marked", column((0..6).map(|event| event == at)))]);
@@ -341,6 +389,12 @@ proptest! {
         for (less, more) in less.iter().zip(&more) {
             prop_assert!(less.0 <= more.0 && less.1 <= more.1);
         }
+        let freed: Vec<bool> = factors.iter().map(|pair| pair[0].0 < 1.0).take(count).collect();
+        let phases: Vec<u32> = factors.iter().map(|pair| u32::from(pair[0].1 < 0.3)).take(count).collect();
+        for (less, more) in freeing(&graph, &freed, &phases).iter().zip(&events.times()) {
+            prop_assert!(less.0 <= more.0 && less.1 <= more.1);
+        }
+        prop_assert_eq!(freeing(&graph, &vec![false; count], &phases), events.times());
         let unchanged = vec![(1.0, 1.0); count];
         prop_assert_eq!(changed(&graph, &unchanged), events.times());
         let skipping = without(&graph, &unchanged, &parts);

@@ -15,9 +15,10 @@ use std::path::Path;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use crate::cohort::{Cohort, play_steps};
 use crate::model::build;
 use crate::options::DemoOptions;
-use crate::rank::{check, finish, play_steps, process, timeline, write_complete};
+use crate::rank::{check, finish, process, timeline, write_complete};
 use crate::timeline::MOVED;
 use crate::truth::Truth;
 pub(crate) use nsys::SCHEMA as NSYS_SCHEMA;
@@ -161,11 +162,14 @@ fn write_ranks(
     let mut database = Database::new(&connection, &recorder).map_err(io::Error::other)?;
     let mut processes: Vec<ProcessTruth> = Vec::new();
     let mut end_ns = 0;
+    let model = build(options.layer_count(), process(options), options.cause);
+    let mut cohort = Cohort::of(options, &model);
     for rank in 0..options.ranks {
         let size_bytes = options.size_bytes / u64::from(options.ranks) * u64::from(rank + 1);
         let steps = options.steps.or(processes.first().map(|first| first.truth.steps.len() as u64));
         let options = DemoOptions { rank, steps, layers: Some(options.layer_count()), ..options.clone() };
-        let (process, rank_end_ns) = write_rank(&options, size_bytes, &connection, &mut database, progress)?;
+        let (process, rank_end_ns) =
+            write_rank(&options, size_bytes, &connection, &mut database, cohort.as_mut(), progress)?;
         end_ns = end_ns.max(rank_end_ns);
         processes.push(process);
     }
@@ -182,16 +186,17 @@ fn write_rank(
     size_bytes: u64,
     connection: &Connection,
     database: &mut Database<'_>,
+    cohort: Option<&mut Cohort<'_>>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<(ProcessTruth, i64)> {
     let process = process(options);
-    let model = build(options.layer_count(), process);
+    let model = build(options.layer_count(), process, options.cause);
     let shapes = model.library.shapes();
     // Texts are numbered when the first event needs them.
     let mut rows: Vec<Option<Rows>> = shapes.iter().map(|_| None).collect();
     let mut timeline = timeline(options, &model, JOB_START_NS);
     database.write_once(process, "process", 0).map_err(io::Error::other)?;
-    play_steps(options, size_bytes, &mut timeline, progress, |records| {
+    play_steps(options, size_bytes, &mut timeline, cohort, progress, |records| {
         for record in records.in_order().filter(|record| record.shape != MOVED) {
             let (shape, rows) = (&shapes[record.shape as usize], &mut rows[record.shape as usize]);
             let rows = match rows {

@@ -2,6 +2,7 @@
 
 use super::views::{as_strided, empty, empty_strided};
 use crate::library::Stream;
+use crate::options::Cause;
 use crate::plan::{Builder, Instr, Op, op};
 use crate::tensor::{DType, Input, Tensor};
 
@@ -22,6 +23,8 @@ pub(crate) fn hidden_state() -> Tensor {
     Tensor::new(&[BATCH, SEQUENCE, HIDDEN])
 }
 
+/// What a slow loader does.
+const SLEEP: &str = "<built-in function sleep>";
 /// Keys of the batch's device memory.
 const DEVICE_BATCH: [&str; 2] = ["tokens on the device", "targets on the device"];
 
@@ -32,7 +35,9 @@ pub(crate) fn next_batch(b: &mut Builder, layers: u32) -> Tensor {
     let host = b.frame("torch/utils/data/dataloader.py(734): __next__", |b| {
         b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
             b.frame("torch/utils/data/dataloader.py(790): _next_data", |b| {
+                b.if_cause(Cause::SlowLoader, |b| b.begin_frame(SLEEP));
                 b.push(Instr::Late);
+                b.if_cause(Cause::SlowLoader, Builder::end_frame);
                 b.frame("torch/utils/data/_utils/fetch.py(51): fetch", |b| {
                     for _ in 0..BATCH {
                         sample(b, &row, layers);

@@ -3,6 +3,7 @@
 use super::kernels::{all_gather, all_reduce, elementwise};
 use crate::calls::Api;
 use crate::library::{CollectiveArgs, Group, Stream};
+use crate::options::Cause;
 use crate::plan::{Builder, Op, op};
 use crate::tensor::{Input, Param, Tensor};
 
@@ -62,6 +63,7 @@ fn sum_over_ranks(b: &mut Builder, elements: i64) {
             b.call(Api::RECORD);
         });
     });
+    b.if_cause(Cause::SerialisedAllReduce, |b| b.order_streams(Stream::Comm, Stream::Compute));
     b.background_query();
 }
 

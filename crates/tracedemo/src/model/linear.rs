@@ -2,8 +2,10 @@
 
 use super::gradients::{accumulate, add_param, alloc_gradient};
 use super::kernels::{elementwise, gemm, reduce};
+use super::loss::read_back;
 use super::views::{reshape, t, view};
 use crate::calls::Api;
+use crate::options::Cause;
 use crate::plan::{Builder, op};
 use crate::tensor::{Input, Param, Tensor};
 
@@ -17,6 +19,7 @@ pub(crate) fn linear(b: &mut Builder, name: &str, x: &Tensor, n: i64, has_bias: 
     let out = x.viewed(&out_dims);
     b.module("Linear", "torch/nn/modules/linear.py(125): forward", |b| {
         b.frame("<built-in function linear>", |b| forward(b, x, weight, bias, &out));
+        b.if_cause(Cause::Synchronisation, |b| b.frame("guard.py(12): check_finite", read_back));
     });
     out
 }

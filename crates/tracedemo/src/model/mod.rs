@@ -13,6 +13,7 @@ mod views;
 use crate::calls::Api;
 use crate::gpu::GPUS;
 use crate::library::{Effect, GraphNode, Library, Process, Stream, Thread};
+use crate::options::Cause;
 use crate::plan::{Builder, Instr, Plan};
 use crate::tensor::{Param, Tensor};
 use data::{drop_batch, next_batch};
@@ -49,14 +50,14 @@ impl BuiltModel {
     }
 }
 
-/// Writes down the step of a model of that many blocks.
-pub(crate) fn build(layers: u32, process: Process) -> BuiltModel {
+/// Writes down the step of a model of that many blocks, in a job with that cause.
+pub(crate) fn build(layers: u32, process: Process, cause: Option<Cause>) -> BuiltModel {
     // Parameters are learnt from a forward pass that is thrown away: a step frees their gradients before
     // its own forward pass.
-    let mut scratch = Builder::new(process);
+    let mut scratch = Builder::new(process, cause);
     forward(&mut scratch, layers, &data::tokens());
     let params = scratch.params;
-    let mut b = Builder::new(process);
+    let mut b = Builder::new(process, cause);
     let add = elementwise("at::native::CUDAFunctor_add<c10::BFloat16>", 3, 8 << 20, 48 << 20);
     let leftovers = [gemm(8192, 1024, 4096, false), gemm(1024, 4096, 8192, false), add];
     let leftovers =

@@ -2,6 +2,7 @@
 
 use super::{OpenOp, Timeline};
 use crate::event::Record;
+use crate::gpu::GPUS;
 use crate::ledger::Link;
 use crate::library::{CallSpec, CollectiveArgs, Effect, Group, Stream, WorkSpec};
 
@@ -31,6 +32,9 @@ impl Timeline<'_> {
         let correlation = self.take_correlation();
         let start_ns = self.now_ns();
         let mut dur_ns = self.rng.host(spec.dur_ns);
+        if matches!(spec.effect, Effect::Launch { .. }) {
+            dur_ns *= self.variation.job.launch_factor();
+        }
         let waits_for = match spec.effect {
             Effect::StreamSync(stream) => self.stream_free_ns[stream as usize],
             Effect::DeviceSync => self.gpu_end_ns(),
@@ -96,7 +100,9 @@ impl Timeline<'_> {
             let mut end_ns = start_ns + dur_ns + dur_ns * self.variation.slower / 1024;
             if let Some(collective) = spec.collective {
                 end_ns = self.collective_end_ns(collective, spec.dur_ns, (start_ns, dur_ns));
-                self.collective_ends_ns[collective.number as usize] = end_ns;
+                self.collective_ends_ns[collective.number as usize] = end_ns - self.job_start_ns;
+                self.collective_groups[collective.number as usize] = collective.group.number;
+                end_ns += self.end_jitter_ns(collective.number);
                 self.ledger.collective();
             }
             let link = op.map_or(Link::NoOp, |(.., name)| Link::Op(name));
@@ -117,13 +123,23 @@ impl Timeline<'_> {
         let is_of_host = collective.group.number == Group::OF_HOST;
         let factor = if is_of_host { self.variation.link_factor } else { 1 };
         let own_end_ns = own.0 + own.1 * factor;
+        if let Some(meetings) = &self.meetings {
+            let host = (self.variation.rank / GPUS) as usize;
+            return own_end_ns.max(self.job_start_ns + meetings[number as usize][host]);
+        }
         let Some(schedule) = &self.schedule else { return own_end_ns };
         let scheduled_ns = if is_of_host {
             schedule.host_collective_end_ns(self.step, number.saturating_sub(1), i64::from(mean_ns) * factor)
         } else {
             schedule.collective_end_ns(self.step, number)
         };
-        own_end_ns.max(scheduled_ns) + schedule.end_jitter_ns(self.step, number, self.variation.rank)
+        own_end_ns.max(scheduled_ns)
+    }
+
+    /// By how much later than the others this rank leaves a collective.
+    fn end_jitter_ns(&self, number: u32) -> i64 {
+        let is_alone = self.schedule.is_none() && self.meetings.is_none();
+        if is_alone { 0 } else { self.variation.job.end_jitter_ns(self.step, number, self.variation.rank) }
     }
 
     /// Adds work to what its operators and its annotation know of the GPU.

@@ -7,6 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.advice.record import rows_like
 from kernelscope.analysis.dependencies.graph import Dependencies
+from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.analysis.modules.module_calls import EITHER
 from kernelscope.errors import InvalidArgumentError, did_you_mean
 from kernelscope.trace import Trace
@@ -21,6 +22,7 @@ _TABLES = {
     "python": ("python",),
     "range": ("ranges", "ops"),
     "call": ("launches",),
+    "wait": ("gpu_ops",),
 }
 _WHOLE = ("launch", "dataloader", "communication", "copy", "sync")
 # A launch or a wait of the host cannot be longer than recorded: it might then wait for something else.
@@ -32,19 +34,39 @@ def factors(
 ) -> pl.DataFrame:
     """Returns the factors of all events for ``changes``, which apply to the events that are ``among``.
 
-    Columns: ``own`` (of the own time of an event of the host, and of the execution of a GPU operation) and
-        ``waiting`` (of the launch of a GPU operation, and of a call that waits for one).
+    Columns: ``own`` (of the own time of an event of the host, and of the execution of a GPU operation),
+        ``waiting`` (of the launch of a GPU operation, and of a call that waits for one); and with ``wait:``,
+        ``freed`` (GPU operations that no others wait for until the next phase) and ``phase`` (a number).
     Raises: InvalidArgumentError: a change is unknown, matches nothing, or has an impossible factor.
     """
     own = waiting = pl.repeat(1.0, graph.events.height, eager=True)
+    freed = pl.repeat(value=False, n=graph.events.height, eager=True)
     for change, factor in changes.items():
         kind, pattern = _parsed(change, factor)
+        if kind == "wait":
+            named = graph.events["row"].is_in(rows_named(trace, kind, pattern).implode())
+            freed |= _found(named, change) & among
+            continue
         marked, waits = _marked(trace, graph, kind, pattern)
-        if not (marked.any() or waits.any()):
-            raise InvalidArgumentError(f"nothing in the trace matches {change}")
+        _found(marked | waits, change)
         own = own * _factor(marked & among, factor)
         waiting = waiting * _factor(waits & among, min(factor, 1.0))
-    return pl.DataFrame({"own": own, "waiting": waiting})
+    found = pl.DataFrame({"own": own, "waiting": waiting})
+    return found.with_columns(freed=freed, phase=_phases(trace, graph)) if freed.any() else found
+
+
+def _found(marked: pl.Series, change: str) -> pl.Series:
+    if not marked.any():
+        raise InvalidArgumentError(f"nothing in the trace matches {change}")
+    return marked
+
+
+def _phases(trace: Trace, graph: Dependencies) -> pl.Series:
+    """A number for the step and the phase (forward, backward, optimizer or another) of each GPU operation."""
+    phase = gather_rows(trace.gpu_ops["op_row"], trace.ops, "phase")["phase"]
+    of_gpu = classes_of(trace.gpu_ops.select("step", phase=phase)).of
+    of_host = pl.repeat(0, graph.events.height - of_gpu.len(), dtype=of_gpu.dtype, eager=True)
+    return pl.concat([of_host, of_gpu])
 
 
 def _parsed(change: str, factor: float) -> tuple[str, str]:
@@ -56,6 +78,8 @@ def _parsed(change: str, factor: float) -> tuple[str, str]:
         raise InvalidArgumentError(
             f"there is no change {change!r}{meant}; changes are for example {EXAMPLES}"
         )
+    if kind == "wait" and factor != 0:
+        raise InvalidArgumentError(f"{change} needs the factor 0, not {factor}: other operations do not wait")
     most = 1.0 if kind in _AT_MOST_1 else float("inf")
     # Not a number is in no range.
     if not 0 <= factor <= most or factor == float("inf"):

@@ -29,7 +29,9 @@ def what_if(trace: Trace, changes: Mapping[str, float], step: int | None = None)
     operators, NVTX ranges and annotations, Python frames and API calls, including everything inside them and
     the GPU operations launched there. ``module:``: calls of modules, with the gradients of their operators.
     ``launch``: the calls that launch GPU operations, and the time until these start. ``sync``: how long the
-    host waits for the GPU. ``dataloader``, ``communication`` and ``copy``: data loading, collectives, and
+    host waits for the GPU. ``wait:PATTERN``, with the factor 0: others do not wait for GPU operations with a
+    matching name until their next phase (forward, backward or optimizer), as if a collective ran on its own
+    stream. ``dataloader``, ``communication`` and ``copy``: data loading, collectives, and
     copies and memsets. In a pattern, ``*`` matches any text and ``?`` one character, in upper or lower case.
     The factors of several changes of one event are multiplied.
 
