@@ -85,7 +85,7 @@ class RangeProjector:
 class DependencyGraph:
     """Finds what each event waited for; see ``analysis/dependencies/graph.py``."""
 
-    def __init__(self, host: Frame, callers: Frame, gpu: Frame, waits: Frame) -> None: ...
+    def __init__(self, host: Frame, callers: Frame, gpu: Frame, waits: Frame, events: Frame) -> None: ...
     def edge_names(self) -> list[str]: ...
     def size(self) -> ArrowTable:
         """Returns the numbers of ``nodes``, of ``edges`` and of edges that were ``cut``."""
@@ -100,7 +100,8 @@ class DependencyGraph:
         self, changes: Frame | None = None, skipped: Frame | None = None, *, keeps_unknown: bool = False
     ) -> Replay:
         """Replays with the factors ``own``, ``waiting`` and perhaps ``unknown`` of each event, and without
-        the ``skipped`` parts of threads: ``track``, ``start_ns``, ``end_ns``."""
+        the ``skipped`` parts of threads: ``track``, ``start_ns``, ``end_ns``. Nothing waits for ``freed``
+        operations until the next ``phase``, if there are these columns."""
 
 class Replay:
     """The times of a graph of which some edges take longer or shorter."""
@@ -108,14 +109,13 @@ class Replay:
     def times(self) -> ArrowTable:
         """Returns ``start_ns`` and ``end_ns`` of every event."""
 
-    def times_of(self, wanted: Frame) -> ArrowTable:
-        """Returns ``start_ns`` and ``end_ns`` of each ``event``, null where there is none."""
+    def latest_marks(self, marks: Frame, groups: int) -> ArrowTable:
+        """Returns ``at_ns``, the latest mark of each ``group``; null without any. A mark is an ``event`` with
+        ``is_end``, or a moment of the recording, ``at_ns``."""
 
-    def latest_ends(self, members: Frame, groups: int) -> ArrowTable:
-        """Returns ``end_ns``, the latest end of each ``group`` of ``event``; null without any."""
-
-    def moments(self, recorded: Sequence[int]) -> ArrowTable:
-        """Returns ``at_ns``, when the host reaches moments of the recording."""
+    def terms(self, meetings: Frame, marks: Frame, groups: int) -> ArrowTable:
+        """Returns ``target``, ``source`` and ``length_ns``: how long after meetings (each an ``event``) have
+        ended others start, and groups of marks are reached. Without a ``source`` it is a time."""
 
     def slack(self, end_ns: int) -> ArrowTable:
         """Returns ``slack_ns``, by how much each event could end later without moving ``end_ns``."""
@@ -290,6 +290,10 @@ class Intervals:
 
     def hidden_by(self, cover: Intervals) -> ArrowTable:
         """Returns the part of each interval that the same group of ``cover`` covers: ``hidden_ns``."""
+
+def longest_paths(nodes: Frame, edges: Frame) -> ArrowTable:
+    """Returns ``at_ns``, when each node is reached, and the ``edge`` that decides, without which it has its
+    ``recorded_ns``; see ``analysis/dependencies/ranks.py``."""
 
 def longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable:
     """Returns the outermost span on its track that shares most time with each wait: ``at``, ``shared_ns``."""

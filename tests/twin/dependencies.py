@@ -53,7 +53,12 @@ class Edge(NamedTuple):
 
 class Graph:
     def __init__(
-        self, host: list[Host], callers: dict[int, int], works: list[Work], waits: list[Wait]
+        self,
+        host: list[Host],
+        callers: dict[int, int],
+        works: list[Work],
+        waits: list[Wait],
+        events: list[tuple[int, bool]],
     ) -> None:
         self.host, self.works = host, works
         # The node before where it is not the one before in the lane.
@@ -86,6 +91,7 @@ class Graph:
         self._copies()
         for wait in waits:
             self._wait(wait)
+        self._events(events)
         self._unrecorded(waiting)
         self._threads(callers)
         self._settle()
@@ -232,6 +238,34 @@ class Graph:
             self.length[target] = min(self.length[target], late)
         if wait.only_waits and waited <= 0 and returned - called >= _WAIT:
             self.kind[target] = "unknown"
+
+    def _events(self, events: list[tuple[int, bool]]) -> None:
+        """Calls that record an event on the stream of the last launch, or let the next one wait for it."""
+        of_call: dict[int, list[Node]] = defaultdict(list)
+        for at, work in enumerate(self.works, len(self.host)):
+            if work.launch is not None:
+                of_call[work.launch].append((at, 0))
+        waits = dict(events)
+        calls = sorted({*waits, *of_call}, key=lambda call: (self.at((call, 0)), self.lane[call, 0]))
+        last: dict[int, Node] = {}
+        awaited: dict[int, int] = defaultdict(int)
+        recorded: list[Node] = []
+        for call in calls if events else ():
+            thread = self.lane[call, 0][0]
+            if of_call[call]:
+                works = sorted(of_call[call], key=self.lane.__getitem__)
+                others = [node for node in recorded if self.lane[node][0] != self.lane[works[0]][0]]
+                for node in others[::-1][: awaited[thread]]:
+                    if self.at((node[0], 1)) <= self.at(works[0]):
+                        self._add((node[0], 1), works[0], "event", self.gap)
+                awaited[thread] = 0
+                last[thread] = works[-1]
+            elif waits[call]:
+                awaited[thread] += 1
+            elif thread in last:
+                node = last[thread]
+                recorded = [other for other in recorded if self.lane[other][0] != self.lane[node][0]]
+                recorded.append(node)
 
     def _unrecorded(self, waiting: list[Any]) -> None:
         events = {

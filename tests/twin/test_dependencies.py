@@ -20,7 +20,10 @@ from twin.dependencies import Graph, Host, Wait, Work
 CASES = draws.count(1_000, 20_000)
 
 
-def drawn(random: Random) -> tuple[list[Host], dict[int, int], list[Work], list[Wait]]:
+Events = tuple[list[Host], dict[int, int], list[Work], list[Wait], list[tuple[int, bool]]]
+
+
+def drawn(random: Random) -> Events:
     """Events of up to three threads and three streams, over a few hundred microseconds."""
     moment = lambda most=400_000: random.randrange(0, most, random.choice((1, 500, 10_000)))  # noqa: E731
     threads = random.randint(1, 3)
@@ -41,11 +44,16 @@ def drawn(random: Random) -> tuple[list[Host], dict[int, int], list[Work], list[
         stream = random.choice((None, None, 0, 1, 2))
         if stream is None or on is not None:
             waits.append(Wait(call, on, until, stream, random.random() < 0.7))
-    return host, callers, works, waits
+    others = random.sample(range(len(host)), random.randint(0, len(host) // 2))
+    return host, callers, works, waits, [(call, random.random() < 0.5) for call in others]
 
 
 def in_rust(
-    host: list[Host], callers: dict[int, int], works: list[Work], waits: list[Wait]
+    host: list[Host],
+    callers: dict[int, int],
+    works: list[Work],
+    waits: list[Wait],
+    events: list[tuple[int, bool]],
 ) -> _traceparse.DependencyGraph:
     def frame(rows: list[dict[str, Any]], **schema: Any) -> pl.DataFrame:
         return pl.DataFrame(rows, schema=schema)
@@ -68,6 +76,7 @@ def in_rust(
             [{"process": 0, **wait._asdict()} for wait in waits],
             process=number, call=number, on=number, until=number, stream=number, only_waits=pl.Boolean,
         ),
+        frame([{"call": call, "is_wait": wait} for call, wait in events], call=number, is_wait=pl.Boolean),
     )  # fmt: skip
 
 
@@ -82,13 +91,14 @@ def test_a_real_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = ks.read(need(TRACES / "resnet50-v100-2021.json.gz"))
     monkeypatch.setattr(graph, "_traceparse", SimpleNamespace(DependencyGraph=building))
     found = analysis.critical_path(trace, 6)
-    host, callers, works, waits = asked
+    host, callers, works, waits, others = asked
     assert works["process"].n_unique() == 1
     twin = Graph(
         [Host(*row) for row in host.select("track", "start_ns", "dur_ns").rows()],
         dict(callers.rows()),
         [Work(*row) for row in works.select("stream", "start_ns", "dur_ns", "launch", "is_copy").rows()],
         [Wait(*row) for row in waits.select("call", "on", "until", "stream", "only_waits").rows()],
+        others.select("call", "is_wait").rows(),
     )
     every = [1.0] * (host.height + works.height)
     times = twin.replay(every, every)
@@ -116,7 +126,7 @@ def test_drawn_graphs(part: int) -> None:
     for case in range(CASES // 10):
         random = draws.random("dependencies", part, case)
         events = drawn(random)
-        host, _, works, _ = events
+        host, _, works, *_ = events
         graph = in_rust(*events)
         if pl.DataFrame(graph.size())["cut"].item():
             # Circles are cut where replaying gets stuck, which depends on the order of replaying.

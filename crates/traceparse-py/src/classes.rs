@@ -106,8 +106,16 @@ pub(crate) struct DependencyGraph(Arc<dependencies::DependencyGraph>);
 methods! {
     DependencyGraph {
         #[new]
-        fn new(py: Python<'_>, host: Frame, callers: Frame, gpu: Frame, waits: Frame) -> PyResult<Self> {
-            run(py, || dependencies::DependencyGraph::new(&host, &callers, &gpu, &waits).map(Arc::new)).map(Self)
+        fn new(
+            py: Python<'_>,
+            host: Frame,
+            callers: Frame,
+            gpu: Frame,
+            waits: Frame,
+            events: Frame,
+        ) -> PyResult<Self> {
+            let graph = || dependencies::DependencyGraph::new(&host, &callers, &gpu, &waits, &events);
+            run(py, || graph().map(Arc::new)).map(Self)
         }
 
         /// The names of edges, by number.
@@ -141,9 +149,9 @@ pub(crate) struct Replay(dependencies::Replay);
 methods! {
     Replay {}
     times(&self) -> ArrowTable = self.0.times();
-    times_of(&self, wanted: Frame) -> ArrowTable = self.0.times_of(&wanted);
-    latest_ends(&self, members: Frame, groups: usize) -> ArrowTable = self.0.latest_ends(&members, groups);
-    moments(&self, recorded: Vec<i64>) -> ArrowTable = self.0.moments(&recorded);
+    latest_marks(&self, marks: Frame, groups: usize) -> ArrowTable = self.0.latest_marks(&marks, groups);
+    terms(&self, meetings: Frame, marks: Frame, groups: usize) -> ArrowTable =
+        self.0.terms(&meetings, &marks, groups);
     slack(&self, end_ns: i64) -> ArrowTable = self.0.slack(end_ns);
     critical_paths(&self, windows: Vec<(i64, i64)>) -> ArrowTable = self.0.critical_paths(&windows);
 }

@@ -35,7 +35,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::passes::{
         align_events, attribute_windows, cost_owners, divide_rows, find_rows, fold_paths, innermost_slices,
-        longest_spans, marked_parents, nest_slices, nest_tracks, operator_work, path_texts,
+        longest_paths, longest_spans, marked_parents, nest_slices, nest_tracks, operator_work, path_texts,
     };
     #[pymodule_export]
     use super::reading::{RawTrace, read};

@@ -1,6 +1,6 @@
 //! Signatures of the passes of `framekernels`, which documents each under the same name.
 
-use framekernels::{call_tree, comparison, costing, interval, numbering};
+use framekernels::{call_tree, comparison, costing, dependencies, interval, numbering};
 use pyo3::prelude::*;
 
 use crate::frame::{ArrowTable, Frame, answer, answer_watched};
@@ -25,6 +25,7 @@ passes! {
         call_tree::texts_of_paths(&paths, &texts, &wanted, root_first);
     answer fold_paths(paths: Frame, texts: Vec<String>, calls: Frame, most: usize) -> ArrowTable =
         call_tree::fold_paths(&paths, &texts, &calls, most);
+    answer longest_paths(nodes: Frame, edges: Frame) -> ArrowTable = dependencies::longest_paths(&nodes, &edges);
     answer longest_spans(waits: Frame, spans: Frame, steps: Frame) -> ArrowTable =
         interval::longest_spans(&waits, &spans, &steps);
     answer nest_tracks(intervals: Frame) -> ArrowTable = interval::nest_tracks(&intervals);

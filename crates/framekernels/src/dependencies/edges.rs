@@ -81,7 +81,12 @@ pub(super) struct Finder<'a> {
 
 impl Finder<'_> {
     /// Finds all edges.
-    pub(super) fn find(mut self, waits: &[Wait], callers: &HashMap<u32, i64>) -> Vec<Edge> {
+    pub(super) fn find(
+        mut self,
+        waits: &[Wait],
+        events: &[(u32, bool)],
+        callers: &HashMap<u32, i64>,
+    ) -> Vec<Edge> {
         let streams: Vec<Stream> =
             (self.lanes.threads..self.lanes.groups.len()).map(|lane| self.stream(lane)).collect();
         let waiting: Vec<Waiting> = streams.iter().flat_map(|stream| self.waiting(stream.lane)).collect();
@@ -92,6 +97,7 @@ impl Finder<'_> {
         self.add_copies();
         self.add_full_queues(&streams);
         self.add_waits(&streams, waits);
+        self.add_events(events);
         self.add_unrecorded(&streams, &waiting);
         self.add_threads(callers);
         self.edges
@@ -179,7 +185,7 @@ impl Finder<'_> {
         for (of, wait) in held {
             let most = NEAR_NS.max(wait / NEAR_PART);
             let lane = self.lanes.lane_of(of.node);
-            let process = self.processes[self.lanes.events[of.node as usize] as usize - self.calls];
+            let process = self.process_of(of.node);
             let before = ended.partition_point(|&(end, ..)| end <= of.start);
             let near =
                 ended[..before].iter().rev().take_while(|&&(end, ..)| of.start.saturating_sub(end) <= most);
@@ -191,6 +197,61 @@ impl Finder<'_> {
                 self.add(node, of.node, Kind::Event, self.gap);
             }
         }
+    }
+
+    /// Streams that wait for events which a profiler recorded only as calls, each with whether it waits.
+    ///
+    /// The first operation that a thread launches after such a wait is on the stream that waits. The event is the
+    /// latest on another stream: one is recorded on the stream of the last operation that its thread launched.
+    fn add_events(&mut self, events: &[(u32, bool)]) {
+        if events.is_empty() {
+            return;
+        }
+        // Calls in order of their starts, with the first and the last operation of those that launch.
+        let mut launched: HashMap<u32, (u32, u32)> = HashMap::new();
+        for (at, &call) in (self.calls..).zip(self.launches).filter(|&(_, &call)| call != NONE) {
+            let node = self.lanes.starts[at];
+            let known = launched.entry(call).or_insert((node, node));
+            *known = (known.0.min(node), known.1.max(node));
+        }
+        let calls = events.iter().map(|event| event.0).chain(launched.keys().copied());
+        let mut calls: Vec<u32> = calls.map(|call| self.lanes.starts[call as usize]).collect();
+        calls.sort_unstable_by_key(|&node| (self.time(node), node));
+        let waits: HashMap<u32, bool> = events.iter().copied().collect();
+        let mut last: Vec<Option<u32>> = vec![None; self.lanes.threads];
+        let mut awaited = vec![0; self.lanes.threads];
+        // The last operation before each event, the latest event of a stream last.
+        let mut recorded: Vec<u32> = Vec::new();
+        for node in calls {
+            let (call, thread) = (self.lanes.events[node as usize], self.lanes.lane_of(node));
+            if let Some(&(first, latest)) = launched.get(&call) {
+                let process = self.process_of(first);
+                let lane = self.lanes.lane_of(first);
+                let others = recorded
+                    .iter()
+                    .rev()
+                    .filter(|&&node| self.lanes.lane_of(node) != lane && self.process_of(node) == process);
+                let sources: Vec<u32> = others.take(awaited[thread]).map(|&node| node + 1).collect();
+                for ended in sources {
+                    if self.time(ended) <= self.time(first) {
+                        self.add(ended, first, Kind::Event, self.gap);
+                    }
+                }
+                awaited[thread] = 0;
+                last[thread] = Some(latest);
+            } else if waits[&call] {
+                awaited[thread] += 1;
+            } else if let Some(node) = last[thread] {
+                let lane = self.lanes.lane_of(node);
+                recorded.retain(|&other| self.lanes.lane_of(other) != lane);
+                recorded.push(node);
+            }
+        }
+    }
+
+    /// The process of the operation at a node.
+    fn process_of(&self, node: u32) -> u32 {
+        self.processes[self.lanes.events[node as usize] as usize - self.calls]
     }
 
     /// The operations of a stream with the nodes that they wait for.

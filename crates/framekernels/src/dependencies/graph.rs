@@ -36,8 +36,9 @@ impl DependencyGraph {
     /// `gpu` has
     /// `row`, `stream` (a number), `process`, `start_ns`, `dur_ns`, `launch` (position in `host`; null for none)
     /// and `is_copy`. `waits` has `call` and `until` (positions in `host`; see [`Wait`]), `process`, `on` and
-    /// `stream` (numbers of streams) and `only_waits`.
-    pub fn new(host: &Frame, callers: &Frame, gpu: &Frame, waits: &Frame) -> Result<Self> {
+    /// `stream` (numbers of streams) and `only_waits`. `events` has `call` (position in `host`) of calls that record an
+    /// event or, as `is_wait` says, let a stream wait for one, without a record of which event and stream.
+    pub fn new(host: &Frame, callers: &Frame, gpu: &Frame, waits: &Frame, events: &Frame) -> Result<Self> {
         let (calls, works) = (host.height(), gpu.height());
         let nodes = calls.checked_add(works).and_then(|events| events.checked_mul(2));
         nodes.filter(|&nodes| nodes < NONE as usize).ok_or_else(|| invalid("too many events"))?;
@@ -71,7 +72,7 @@ impl DependencyGraph {
             delay: 0,
             gap: 0,
         };
-        let mut edges = finder.find(&waits_of(waits, calls)?, &callers);
+        let mut edges = finder.find(&waits_of(waits, calls)?, &events_of(events, calls)?, &callers);
         edges.sort_by_key(|edge| edge.target);
         let (runs, cut) = order(&lanes, &mut edges);
         settle(&mut lanes, &mut edges);
@@ -151,6 +152,13 @@ fn waits_of(waits: &Frame, calls: usize) -> Result<Vec<Wait>> {
         only_waits: is_set(&only_waits, at),
     };
     Ok((0..waits.height()).filter(|&at| call[at] != NONE).map(wait).collect())
+}
+
+fn events_of(events: &Frame, calls: usize) -> Result<Vec<(u32, bool)>> {
+    let (call, is_wait) = (events.u32_array("call")?, events.flags("is_wait")?);
+    check(&call, calls)?;
+    let event = |at: usize| (call[at], is_set(&is_wait, at));
+    Ok((0..events.height()).map(event).filter(|event| event.0 != NONE).collect())
 }
 
 /// Refuses positions beyond the events of the host.

@@ -12,14 +12,18 @@
 mod edges;
 mod graph;
 mod lanes;
+mod longest;
+mod marks;
 mod order;
 mod path;
 mod release;
 mod replay;
+mod terms;
 #[cfg(test)]
 mod tests;
 
 pub use graph::DependencyGraph;
+pub use longest::longest_paths;
 pub use replay::Replay;
 
 /// What an edge between two nodes stands for.

@@ -156,49 +156,6 @@ impl Replay {
         table([("start_ns", at(&self.graph.lanes.starts)), ("end_ns", at(&self.graph.lanes.ends))])
     }
 
-    /// Start and end of some events: `start_ns`, `end_ns`, null where there is none.
-    ///
-    /// Columns: `wanted` has `event`.
-    pub fn times_of(&self, wanted: &Frame) -> Result<RecordBatch> {
-        let wanted = wanted.u32_array("event")?;
-        let at = |nodes: &[u32]| {
-            let node = |&event: &u32| nodes.get(event as usize).map(|&node| self.reached()[node as usize]);
-            column(wanted.iter().map(node))
-        };
-        table([("start_ns", at(&self.graph.lanes.starts)), ("end_ns", at(&self.graph.lanes.ends))])
-    }
-
-    /// The latest end of the events of each group: `end_ns`, null without any.
-    ///
-    /// Columns: `members` has `event`, and `group` below `groups`.
-    pub fn latest_ends(&self, members: &Frame, groups: usize) -> Result<RecordBatch> {
-        let (group, event) = (members.u32_array("group")?, members.u32_array("event")?);
-        let mut latest: Vec<Option<i64>> = vec![None; groups];
-        for (&group, &event) in group.iter().zip(event.iter()) {
-            let node = self.graph.lanes.ends.get(event as usize);
-            if let (Some(latest), Some(&node)) = (latest.get_mut(group as usize), node) {
-                *latest = (*latest).max(Some(self.reached()[node as usize]));
-            }
-        }
-        table([("end_ns", column(latest))])
-    }
-
-    /// When the host reaches moments of the recording: `at_ns`.
-    pub fn moments(&self, recorded: &[i64]) -> Result<RecordBatch> {
-        let lanes = &self.graph.lanes;
-        let threads: Vec<usize> =
-            self.graph.deciding.iter().copied().filter(|&lane| lane < lanes.threads).collect();
-        let moment = |&at: &i64| {
-            let nodes = threads.iter().filter_map(|&lane| lanes.last_until(&lanes.times, lane, at));
-            let node = nodes.max_by_key(|&node| lanes.times[node as usize]);
-            node.map_or(at, |node| {
-                let since = at.saturating_sub(lanes.times[node as usize]);
-                self.reached()[node as usize].saturating_add(since)
-            })
-        };
-        table([("at_ns", column(recorded.iter().map(moment)))])
-    }
-
     /// By how much each event could end later without the last event until `end` ending later: `slack_ns`, null for
     /// events that end later.
     pub fn slack(&self, end: i64) -> Result<RecordBatch> {

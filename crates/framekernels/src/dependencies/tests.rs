@@ -8,7 +8,7 @@ use arrow_array::{Array, RecordBatch};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{DependencyGraph, EDGES, Replay};
+use super::{DependencyGraph, EDGES, Replay, longest_paths};
 use crate::frame::{Frame, NONE, column, frame, positions};
 
 /// Events of a host and of streams, and what waits for what.
@@ -20,6 +20,8 @@ struct Events {
     gpu: Vec<(u32, i64, i64, u32, bool)>,
     /// Call, stream that is waited for, the call that recorded the event, and stream that waits.
     waits: Vec<[u32; 4]>,
+    /// Calls that record an event, or let a stream wait for one.
+    events: Vec<(u32, bool)>,
     /// Launches without an operation.
     missing: std::ops::Range<u32>,
 }
@@ -58,7 +60,11 @@ impl Events {
             ("stream", of_waits(3)),
             ("only_waits", column(self.waits.iter().map(|_| true))),
         ]);
-        Arc::new(DependencyGraph::new(&host, &callers, &gpu, &waits).unwrap())
+        let events = frame([
+            ("call", positions(self.events.iter().map(|event| event.0).collect())),
+            ("is_wait", column(self.events.iter().map(|event| event.1))),
+        ]);
+        Arc::new(DependencyGraph::new(&host, &callers, &gpu, &waits, &events).unwrap())
     }
 
     /// Start and end of every event.
@@ -133,7 +139,7 @@ fn step() -> Events {
         ],
         gpu: vec![(7, 25, 50, 1, false), (7, 77, 103, 2, false)],
         waits: vec![[3, NONE, NONE, NONE]],
-        missing: 0..0,
+        ..Events::default()
     }
 }
 
@@ -186,6 +192,36 @@ fn a_stream_waits_for_an_event_of_another() {
     // An event of a stream without operations holds up nobody.
     events.waits = vec![[2, 9, 1, 8]];
     assert_eq!(path(&events.graph(), 30, 135)[0], (30, 85, Some(5), "launch"));
+}
+
+#[test]
+fn a_stream_waits_for_an_event_that_is_only_a_call() {
+    let mut events = collective(8);
+    events.waits.clear();
+    // A record and a wait before the launch of the collective, and others before that of the second kernel.
+    events.host = (0..7).map(|at| (1, at, 1, None)).collect();
+    events.gpu = vec![(7, 10, 90, 0, false), (8, 150, 200, 3, false), (7, 380, 100, 6, false)];
+    events.events = vec![(1, false), (2, true), (4, false), (5, true)];
+    let graph = events.graph();
+    // The collective waited for the first kernel, and the second kernel for the collective.
+    let mut factors = vec![(1.0, 1.0); 10];
+    factors[7].0 = 2.0;
+    assert_eq!(changed(&graph, &factors)[7..], [(10, 190), (240, 440), (470, 570)]);
+    // Without them, only the launch is known.
+    events.events.clear();
+    assert_eq!(changed(&events.graph(), &factors)[8], (150, 350));
+}
+
+#[test]
+fn nodes_in_a_circle_go_on_as_recorded() {
+    let nodes = frame([("recorded_ns", column([10_i64, 20, 30, 40]))]);
+    let edges = frame([
+        ("target", positions(vec![0, 1, 2, 1, 3])),
+        ("source", positions(vec![NONE, 0, 1, 2, 2])),
+        ("length_ns", column([12_i64, 10, 10, 5, 20])),
+    ]);
+    let found = longest_paths(&nodes, &edges).unwrap();
+    assert_eq!(numbers(&found, "at_ns"), [12, 22, 32, 52]);
 }
 
 #[test]
@@ -254,9 +290,10 @@ fn any_events() -> impl Strategy<Value = Events> {
         let stream = || prop_oneof![1 => Just(NONE), 3 => 0..4_u32];
         let gpu = vec((0..3_u32, 0..80_i64, 0..30_i64, call(), any::<bool>()), 0..12);
         let waits = vec((call(), stream(), call(), stream()), 0..6);
-        (Just(host), gpu, waits).prop_map(|(host, gpu, waits)| {
+        let events = vec((call(), any::<bool>()), 0..6);
+        (Just(host), gpu, waits, events).prop_map(|(host, gpu, waits, events)| {
             let waits = waits.into_iter().map(|(call, on, until, stream)| [call, on, until, stream]);
-            Events { host, gpu, waits: waits.collect(), ..Events::default() }
+            Events { host, gpu, waits: waits.collect(), events, ..Events::default() }
         })
     })
 }
@@ -401,6 +438,50 @@ proptest! {
         for (less, more) in skipping.iter().zip(&events.times()) {
             prop_assert!(less.0 <= more.0 && less.1 <= more.1);
         }
+    }
+
+    #[test]
+    fn the_terms_of_meetings_give_every_arrival(
+        events in any_events(),
+        meets in vec(any::<bool>(), 24),
+        changes in vec(0.0..3.0_f64, 24),
+    ) {
+        let (graph, calls, count) = (events.graph(), events.host.len(), events.times().len());
+        let meetings: Vec<u32> = (0..count).filter(|&at| at >= calls && meets[at]).map(|at| at as u32).collect();
+        // Others let the rank go on at another time: its meetings take longer or shorter.
+        let mut factors = vec![(1.0, 1.0); count];
+        meetings.iter().for_each(|&event| factors[event as usize].0 = changes[event as usize]);
+        let times = changed(&graph, &factors);
+        // Two groups of marks: the ends of all events, and a moment of the recording.
+        let marks = (0..count as u32).map(|event| (0_u32, event, 0)).chain([(1, NONE, 20)]);
+        let marks: Vec<_> = marks.collect();
+        let marks = frame([
+            ("group", column(marks.iter().map(|mark| mark.0))),
+            ("event", positions(marks.iter().map(|mark| mark.1).collect())),
+            ("is_end", column(marks.iter().map(|_| true))),
+            ("at_ns", column(marks.iter().map(|mark| mark.2))),
+        ]);
+        let asked = frame([("event", positions(meetings.clone()))]);
+        let replay = Replay::new(Arc::clone(&graph), None, None, false).unwrap();
+        let terms = replay.terms(&asked, &marks, 2).unwrap();
+        let of = |name: &str| terms.column_by_name(name).unwrap().as_primitive::<UInt32Type>().clone();
+        let (targets, sources) = (of("target"), of("source"));
+        let mut reached = vec![None; meetings.len() + 2];
+        for (at, length) in numbers(&terms, "length_ns").into_iter().enumerate() {
+            let source = sources.is_valid(at).then(|| times[meetings[sources.value(at) as usize] as usize].1);
+            let reached = &mut reached[targets.value(at) as usize];
+            *reached = (*reached).max(Some(source.unwrap_or(0) + length));
+        }
+        let mut expected: Vec<_> = meetings.iter().map(|&event| Some(times[event as usize].0)).collect();
+        expected.push(times.iter().map(|time| time.1).max());
+        prop_assert_eq!(&reached[..expected.len()], &expected[..]);
+        let mut factors = vec![1.0; count];
+        meetings.iter().for_each(|&event| factors[event as usize] = changes[event as usize]);
+        let changes = frame([("own", column(factors)), ("waiting", column(vec![1.0; count]))]);
+        let replay = Replay::new(graph, Some(&changes), None, false).unwrap();
+        let latest = replay.latest_marks(&marks, 2).unwrap();
+        let latest = latest.column_by_name("at_ns").unwrap().as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
+        prop_assert_eq!(&reached[meetings.len()..], &latest[..]);
     }
 
     #[test]

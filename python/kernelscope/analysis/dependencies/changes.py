@@ -1,12 +1,13 @@
 """Changes of a prediction: the events that take another time, and the factor of each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import polars as pl
 
 from kernelscope.analysis.advice.record import rows_like
 from kernelscope.analysis.dependencies.graph import Dependencies
+from kernelscope.analysis.dependencies.steps import step_row
 from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.analysis.modules.module_calls import EITHER
 from kernelscope.errors import InvalidArgumentError, did_you_mean
@@ -25,40 +26,48 @@ _TABLES = {
     "wait": ("gpu_ops",),
 }
 _WHOLE = ("launch", "dataloader", "communication", "copy", "sync")
+OF_RANKS = {"rank": "rank", "host": "host", "stage": "pp", "link": "host"}
+"""Changes of several ranks, and the column of the table of ranks that selects these."""
 # A launch or a wait of the host cannot be longer than recorded: it might then wait for something else.
 _AT_MOST_1 = ("launch", "sync")
 
 
 def factors(
-    trace: Trace, graph: Dependencies, changes: Mapping[str, float], among: pl.Series
-) -> pl.DataFrame:
-    """Returns the factors of all events for ``changes``, which apply to the events that are ``among``.
+    trace: Trace, graph: Dependencies, changes: Mapping[str, float | str], among: pl.Series
+) -> tuple[pl.DataFrame, set[str]]:
+    """Returns the factors of all events, and the changes that match nothing.
+
+    ``changes`` apply to the events that are ``among``.
 
     Columns: ``own`` (of the own time of an event of the host, and of the execution of a GPU operation),
         ``waiting`` (of the launch of a GPU operation, and of a call that waits for one); and with ``wait:``,
         ``freed`` (GPU operations that no others wait for until the next phase) and ``phase`` (a number).
-    Raises: InvalidArgumentError: a change is unknown, matches nothing, or has an impossible factor.
+    Raises: InvalidArgumentError: a change is unknown, or has an impossible factor.
     """
     own = waiting = pl.repeat(1.0, graph.events.height, eager=True)
     freed = pl.repeat(value=False, n=graph.events.height, eager=True)
-    for change, factor in changes.items():
-        kind, pattern = _parsed(change, factor)
+    missing: set[str] = set()
+    for change, given in changes.items():
+        kind, pattern, factor = _parsed(change, given)
         if kind == "wait":
             named = graph.events["row"].is_in(rows_named(trace, kind, pattern).implode())
-            freed |= _found(named, change) & among
+            missing |= set() if named.any() else {change}
+            freed |= named & among
             continue
         marked, waits = _marked(trace, graph, kind, pattern)
-        _found(marked | waits, change)
+        missing |= set() if marked.any() or waits.any() else {change}
         own = own * _factor(marked & among, factor)
         waiting = waiting * _factor(waits & among, min(factor, 1.0))
     found = pl.DataFrame({"own": own, "waiting": waiting})
-    return found.with_columns(freed=freed, phase=_phases(trace, graph)) if freed.any() else found
+    if freed.any():
+        found = found.with_columns(freed=freed, phase=_phases(trace, graph))
+    return found, missing
 
 
-def _found(marked: pl.Series, change: str) -> pl.Series:
-    if not marked.any():
-        raise InvalidArgumentError(f"nothing in the trace matches {change}")
-    return marked
+def check_matches(missing: Collection[str]) -> None:
+    """Raises: InvalidArgumentError: there are changes that match nothing."""
+    if missing:
+        raise InvalidArgumentError(f"nothing in the trace matches {min(missing)}")
 
 
 def _phases(trace: Trace, graph: Dependencies) -> pl.Series:
@@ -69,15 +78,36 @@ def _phases(trace: Trace, graph: Dependencies) -> pl.Series:
     return pl.concat([of_host, of_gpu])
 
 
-def _parsed(change: str, factor: float) -> tuple[str, str]:
-    """The kind of a change, and its pattern; "" for all."""
+def of_step(trace: Trace, graph: Dependencies, step: int | None) -> pl.Series:
+    """Returns which events belong to a step; without one, all do.
+
+    Those are events of the host while it runs, and the GPU operations launched for it.
+
+    Raises: InvalidArgumentError: there is no such step.
+    """
+    if step is None:
+        return pl.repeat(value=True, n=graph.events.height, eager=True)
+    row = step_row(trace, step)
+    starts = graph.times["start_ns"]
+    end_ns = row["host_start_ns"] + row["host_dur_ns"]
+    is_inside = starts.is_between(row["host_start_ns"], end_ns, closed="left")
+    of_gpu = (trace.gpu_ops["step"] == step).fill_null(value=False)
+    return pl.concat([is_inside.head(is_inside.len() - of_gpu.len()), of_gpu])
+
+
+def _parsed(change: str, factor: float | str) -> tuple[str, str, float]:
+    """The kind of a change, its pattern ("" for all), and its factor."""
     kind, _, pattern = change.partition(":")
+    if kind in OF_RANKS and pattern:
+        raise InvalidArgumentError(f"{change} needs the traces of several ranks")
     if not (kind in _TABLES if pattern else kind in _WHOLE):
         known = [*_WHOLE, *(f"{name}:" for name in _TABLES)]
         meant = did_you_mean(change, known)
         raise InvalidArgumentError(
             f"there is no change {change!r}{meant}; changes are for example {EXAMPLES}"
         )
+    if isinstance(factor, str):
+        raise InvalidArgumentError(f"{change} needs a number, not {factor!r}; 0.5 halves the time")
     if kind == "wait" and factor != 0:
         raise InvalidArgumentError(f"{change} needs the factor 0, not {factor}: other operations do not wait")
     most = 1.0 if kind in _AT_MOST_1 else float("inf")
@@ -85,7 +115,7 @@ def _parsed(change: str, factor: float) -> tuple[str, str]:
     if not 0 <= factor <= most or factor == float("inf"):
         limits = "from 0 to 1" if most == 1 else "of at least 0"
         raise InvalidArgumentError(f"{change} needs a factor {limits}, not {factor}; 0.5 halves the time")
-    return kind, pattern
+    return kind, pattern, factor
 
 
 def _factor(marked: pl.Series, factor: float) -> pl.Series:

@@ -28,6 +28,7 @@ _KIND = pl.Enum(
 _ACTIVITIES = {"data_loading": 1, "communication": 2, "launch": 3, "wait": 4}
 _WAITS = ("call", "process", "on", "until", "stream", "only_waits")
 _ALLOCATES = "(?i)alloc|free|register"
+_EVENTS = {"records": "EventRecord", "awaits": "StreamWaitEvent"}
 _HOST_WAITS = ("stream sync", "event sync", "context sync")
 
 
@@ -69,7 +70,10 @@ def dependencies(trace: Trace) -> Dependencies:
     """Returns the graph of operators, API calls, Python frames, NVTX ranges and GPU operations."""
     # A call that allocates memory waits for the GPU, but not only.
     allocates = pl.col("text").str.contains(_ALLOCATES).fill_null(value=False)
-    calls = by_name(trace.launches, only_waits=~allocates)
+    does = {
+        name: pl.col("text").str.contains(names).fill_null(value=False) for name, names in _EVENTS.items()
+    }
+    calls = by_name(trace.launches, only_waits=~allocates, **does)
     host, gpu = _host_events(trace, calls), _gpu_events(trace)
     places = pl.int_range(trace.ops.height, trace.ops.height + calls.height, dtype=pl.UInt32, eager=True)
     launched = places.gather(positions(calls["row"], trace.gpu_ops["launch_row"]))
@@ -95,6 +99,7 @@ def dependencies(trace: Trace) -> Dependencies:
             is_copy=pl.col("kind") == "memcpy",
         ),
         waits,
+        _events(calls.with_columns(call=places), waits),
     )
     columns = ("row", "table", "kind", "name", "class")
     of_host = pl.Series(BOUNDS, dtype=_CLASS).gather(taken(graph.classes(), "class"))
@@ -187,6 +192,13 @@ def _waits(trace: Trace, calls: pl.DataFrame, streams: pl.DataFrame, processes: 
     nothing = pl.lit(None, pl.UInt32)
     others = others.select("call", "process", "only_waits", on=nothing, until=nothing, stream=nothing)
     return pl.concat([known.select(_WAITS), others.select(_WAITS)])
+
+
+def _events(calls: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """Calls that record an event, or let a stream wait for an unknown one: ``call``, ``is_wait``."""
+    known = waits.drop_nulls("stream")["call"].implode()
+    events = calls.filter(pl.col("records") | (pl.col("awaits") & ~pl.col("call").is_in(known)))
+    return events.select("call", is_wait="awaits")
 
 
 def _recorded_waits(trace: Trace, streams: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

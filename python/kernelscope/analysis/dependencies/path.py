@@ -1,13 +1,13 @@
 """The critical path: the events that must be faster for a step to end sooner."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.dependencies.changes import rows_named
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
+from kernelscope.analysis.dependencies.steps import step_row
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
@@ -117,16 +117,3 @@ def _window_of_annotation(
         known = f"there are {found.height}" if found.height else "the trace has none"
         raise InvalidArgumentError(f"there is no annotation {annotation!r} number {instance}: {known}")
     return found.row(instance)
-
-
-def step_row(trace: Trace, step: int) -> dict[str, Any]:
-    """Returns the row of ``trace.steps`` of a step, the first one of this number.
-
-    Raises: InvalidArgumentError: there is no such step.
-    """
-    found = trace.steps.filter(pl.col("step") == step)
-    if found.is_empty():
-        known = trace.steps["step"].drop_nulls()
-        numbers = f"steps are {known.min()} to {known.max()}" if known.len() else "the trace has no steps"
-        raise InvalidArgumentError(f"there is no step {step}: {numbers}")
-    return found.row(0, named=True)

@@ -1,31 +1,26 @@
 """Steps of a replay."""
 
-from typing import NamedTuple
+from typing import Any
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.grouping import positions, taken
+from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-
-class _Boundaries(NamedTuple):
-    """The events that decide when steps start and end.
-
-    Columns: ``steps`` has ``step``, ``first_ns`` and ``last_ns`` (of the host), and ``event`` (position of
-        the annotation; null for a step that was found in the launches). ``works`` has ``event`` (position of
-        a GPU operation) and ``group`` (a step starts after the operations of its own group, and ends with
-        those of the group ``steps.height`` further on).
-    """
-
-    steps: pl.DataFrame
-    works: pl.DataFrame
+_MARK = {"group": pl.UInt32, "event": pl.UInt32, "is_end": pl.Boolean, "at_ns": pl.Int64}
 
 
 @per_trace
-def _boundaries(trace: Trace) -> _Boundaries:
+def step_marks(trace: Trace) -> pl.DataFrame:
+    """Returns what decides when steps start and end: annotations of the host, and GPU operations.
+
+    Columns: as for ``Replay.latest_marks``. Group ``i`` is the start of step ``i``, and group ``steps.height
+        + i`` its end.
+    """
     events = dependencies(trace).events
     steps = trace.steps.with_row_index("at").select(
         "step", "at", "start_ns", end_ns=pl.col("start_ns") + pl.col("total_ns"),
@@ -44,13 +39,17 @@ def _boundaries(trace: Trace) -> _Boundaries:
     )
     # A step starts when the work before it has ended, also if that belongs to no step.
     before = works.join(steps.select("at", end_ns="start_ns"), on="end_ns")
+    is_end, count = pl.lit(value=True), steps.height
     parts = [
-        inside.select("event", group=pl.col("at") + steps.height),
-        inside.filter(pl.col("at") + 1 < steps.height).select("event", group=pl.col("at") + 1),
-        before.select("event", group="at"),
+        # A step that was found in the launches has no annotation.
+        steps.select("event", is_end=pl.lit(value=False), group="at", at_ns="first_ns"),
+        steps.select("event", is_end=is_end, group=pl.col("at") + count, at_ns="last_ns"),
+        inside.select("event", is_end=is_end, group=pl.col("at") + count),
+        inside.filter(pl.col("at") + 1 < count).select("event", is_end=is_end, group=pl.col("at") + 1),
+        before.select("event", is_end=is_end, group="at"),
     ]
-    works = pl.concat(parts).cast(pl.UInt32)
-    return _Boundaries(steps.select("step", "first_ns", "last_ns", "event"), works)
+    marks = pl.concat(parts, how="diagonal")
+    return marks.select(pl.col(name).cast(dtype) for name, dtype in _MARK.items())
 
 
 def replayed_steps(trace: Trace, replay: _traceparse.Replay) -> pl.DataFrame:
@@ -60,15 +59,20 @@ def replayed_steps(trace: Trace, replay: _traceparse.Replay) -> pl.DataFrame:
     Units: ns on the trace's clock.
     Order: as ``trace.steps``.
     """
-    steps, works = _boundaries(trace)
-    latest = taken(replay.latest_ends(works, 2 * steps.height), "end_ns")
-    marks = pl.DataFrame(replay.times_of(steps.select("event")))
-    found = steps.select("step")
-    for name, moment, of_gpu in (
-        ("start_ns", "first_ns", latest.head(steps.height)),
-        ("end_ns", "last_ns", latest.tail(steps.height)),
-    ):
-        reached = taken(replay.moments(steps[moment].to_list()), "at_ns")
-        host = marks[name].zip_with(marks[name].is_not_null(), reached)
-        found = found.with_columns(pl.select(pl.max_horizontal(host, of_gpu)).to_series().alias(name))
+    count = trace.steps.height
+    latest = taken(replay.latest_marks(step_marks(trace), 2 * count), "at_ns")
+    found = trace.steps.select("step", start_ns=latest.head(count), end_ns=latest.tail(count))
     return found.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
+
+
+def step_row(trace: Trace, step: int) -> dict[str, Any]:
+    """Returns the row of ``trace.steps`` of a step, the first one of this number.
+
+    Raises: InvalidArgumentError: there is no such step.
+    """
+    found = trace.steps.filter(pl.col("step") == step)
+    if found.is_empty():
+        known = trace.steps["step"].drop_nulls()
+        numbers = f"steps are {known.min()} to {known.max()}" if known.len() else "the trace has no steps"
+        raise InvalidArgumentError(f"there is no step {step}: {numbers}")
+    return found.row(0, named=True)

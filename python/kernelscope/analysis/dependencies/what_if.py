@@ -1,15 +1,18 @@
 """Predictions of the time that a change saves."""
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.dependencies.changes import factors
+from kernelscope.analysis.dependencies.changes import check_matches, factors, of_step
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
-from kernelscope.analysis.dependencies.path import segments, step_row
+from kernelscope.analysis.dependencies.path import segments
+from kernelscope.analysis.dependencies.ranks import what_if_ranks
 from kernelscope.analysis.dependencies.steps import replayed_steps
 from kernelscope.analysis.grouping import of_every
+from kernelscope.analysis.ranks.cluster import Source
 from kernelscope.trace import Trace
 
 _SCHEMA = {
@@ -21,7 +24,13 @@ _SCHEMA = {
 }
 
 
-def what_if(trace: Trace, changes: Mapping[str, float], step: int | None = None) -> pl.DataFrame:
+def what_if(
+    source: Source,
+    changes: Mapping[str, float | str],
+    step: int | None = None,
+    *,
+    executor: Executor | None = None,
+) -> pl.DataFrame:
     """Predicts the duration of each step if some events took longer or shorter.
 
     ``changes`` maps events to a factor of their time: 0.5 halves it, 0 removes it.
@@ -31,8 +40,8 @@ def what_if(trace: Trace, changes: Mapping[str, float], step: int | None = None)
     ``launch``: the calls that launch GPU operations, and the time until these start. ``sync``: how long the
     host waits for the GPU. ``wait:PATTERN``, with the factor 0: others do not wait for GPU operations with a
     matching name until their next phase (forward, backward or optimizer), as if a collective ran on its own
-    stream. ``dataloader``, ``communication`` and ``copy``: data loading, collectives, and
-    copies and memsets. In a pattern, ``*`` matches any text and ``?`` one character, in upper or lower case.
+    stream. ``dataloader``, ``communication`` and ``copy``: data loading, collectives, and copies and memsets.
+    In a pattern, ``*`` matches any text and ``?`` one character, in upper or lower case.
     The factors of several changes of one event are multiplied.
 
     All other events take as long as recorded, and start when their dependencies are satisfied: see
@@ -40,23 +49,36 @@ def what_if(trace: Trace, changes: Mapping[str, float], step: int | None = None)
     work never makes the step longer. Without it, the whole trace changes: a step may take longer if it then
     waits for an event that ran during an earlier step.
 
+    ``source`` is a trace, or a list of traces or a lake of many ranks. Several ranks are replayed together: a
+    collective ends its transfer time after the last rank has arrived. Changes then apply to all of them.
+    ``rank:N``, ``host:PATTERN`` and ``stage:N`` (of a pipeline) change the time of some ranks:
+    ``"median"`` makes each like the other rank with the median time of a step. ``link:PATTERN`` changes the
+    transfer times of hosts. An ``executor`` reads several ranks at once.
+
     Columns: ``step`` (null in a trace without steps), ``before_ns``, ``after_ns``, ``after_max_ns`` (if
         waits whose cause was not recorded end no earlier than recorded), ``bound_by_after`` (the largest
-        part of the critical path after the change; see :func:`critical_path`).
+        part of the critical path after the change; see :func:`critical_path`). Of several ranks: ``rank``,
+        ``step``, ``before_ns``, ``after_ns``.
     Units: ns.
-    Order: as ``trace.steps``.
+    Order: as ``trace.steps``; by rank.
     Raises: InvalidArgumentError: a change is unknown, matches nothing or has an impossible factor, or there
         is not such a step.
 
     Example: ``what_if(trace, {"kernel:*gemm*": 0.5, "launch": 0})``
+    Example: ``what_if(ks.scan("lake"), {"rank:3": "median"})``
     """
+    if not isinstance(source, Trace) or source.parts:
+        return what_if_ranks(source, changes, step, executor)
+    return _of_trace(source, changes, step)
+
+
+def _of_trace(trace: Trace, changes: Mapping[str, float | str], step: int | None) -> pl.DataFrame:
     graph = dependencies(trace)
     if graph.events.is_empty():
         return pl.DataFrame(schema=_SCHEMA)
-    among = pl.repeat(value=True, n=graph.events.height, eager=True)
-    if step is not None:
-        among = _of_step(trace, graph, step)
-    changed = factors(trace, graph, changes, among)
+    among = of_step(trace, graph, step)
+    changed, missing = factors(trace, graph, changes, among)
+    check_matches(missing)
     replay, longest = graph.graph.replay(changed), graph.graph.replay(changed, keeps_unknown=True)
     before, after, at_most = (replayed_steps(trace, found) for found in (graph.replay, replay, longest))
     found = before.select(
@@ -67,16 +89,6 @@ def what_if(trace: Trace, changes: Mapping[str, float], step: int | None = None)
         bound_by_after=_bounds(graph, replay, after),
     )
     return found if step is None else found.filter(pl.col("step") == step)
-
-
-def _of_step(trace: Trace, graph: Dependencies, step: int) -> pl.Series:
-    """The events of a step: of the host while it runs, and the GPU operations launched for it."""
-    row = step_row(trace, step)
-    starts = graph.times["start_ns"]
-    end_ns = row["host_start_ns"] + row["host_dur_ns"]
-    is_inside = starts.is_between(row["host_start_ns"], end_ns, closed="left")
-    of_gpu = (trace.gpu_ops["step"] == step).fill_null(value=False)
-    return pl.concat([is_inside.head(is_inside.len() - of_gpu.len()), of_gpu])
 
 
 def _bounds(graph: Dependencies, replay: _traceparse.Replay, steps: pl.DataFrame) -> pl.Series:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import polars as pl
 
@@ -74,6 +74,10 @@ class Lake(Protocol):
 
     def part(self, window: int, ranks: Sequence[int]) -> RankTables:
         """Returns the same for one window of some ranks."""
+        ...
+
+    def trace(self, rank: int, *, window: int | None = None) -> Trace:
+        """Returns the trace of one window of a rank."""
         ...
 
     @property
@@ -215,6 +219,42 @@ def rank_places(source: Source) -> pl.DataFrame:
     """
     known = pl.concat([known.select("rank", *PLACES) for _, known, _ in batches(source)])
     return known.unique("rank", keep="first", maintain_order=True)
+
+
+class Window(NamedTuple):
+    """A window of a rank: its ``trace``, and how much later its zero is than that of the rank's first one."""
+
+    rank: int
+    window: int
+    later_ns: int
+    source: "Trace | Lake"
+
+    def trace(self) -> Trace:
+        """Reads it, if it is in a lake."""
+        source = self.source
+        return source if isinstance(source, Trace) else source.trace(self.rank, window=self.window)
+
+
+def windows_of(source: Source) -> list[Window]:
+    """Returns the windows of all ranks, by window and rank.
+
+    Raises: InvalidArgumentError: two traces are of one rank, or there is none.
+    """
+    found: list[Window] = []
+    if isinstance(source, Trace | Sequence):
+        traces = every_rank(source)
+        found += [
+            Window(rank, 0, 0, trace) for trace, (rank, _) in zip(traces, ranks_of(traces), strict=True)
+        ]
+    else:
+        bases: dict[int, int | None] = {}
+        for window, known, _ in batches(source, size="calls"):
+            later = _later(known, bases)
+            found += [Window(rank, window, later.get(rank, 0), source) for rank in known["rank"]]
+            bases = dict(known.select("rank", "base_time_ns").iter_rows()) | bases
+    if not found:
+        raise InvalidArgumentError("there are no ranks")
+    return found
 
 
 def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[int, pl.DataFrame, RankTables]]:

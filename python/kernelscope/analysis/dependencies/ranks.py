@@ -1,0 +1,207 @@
+"""The graphs of several ranks, which meet in collectives: predictions for all of them.
+
+A rank meets others in collectives: it arrives when one starts, and resumes when it ends, which the last rank
+decides. Each rank is reduced to how long after its meetings it comes to others. So memory holds one rank at a
+time, and the meetings of all.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+import polars as pl
+
+from kernelscope import _traceparse
+from kernelscope.analysis.dependencies.changes import check_matches, factors, of_step
+from kernelscope.analysis.dependencies.graph import dependencies
+from kernelscope.analysis.dependencies.rank_changes import RankChanges, changed_links, rank_changes
+from kernelscope.analysis.dependencies.steps import step_marks
+from kernelscope.analysis.grouping import positions
+from kernelscope.analysis.ranks.clocks import shifts
+from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, windows_of
+from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING, TRANSFERS
+from kernelscope.analysis.ranks.collectives import rank_calls
+from kernelscope.analysis.ranks.parts import Workshop
+
+_EDGE = {"target": pl.UInt32, "source": pl.UInt32, "length_ns": pl.Int64}
+
+
+class Member(NamedTuple):
+    """A window of a rank between its meetings, with or without changes.
+
+    Columns: ``edges`` has ``target``, ``source`` and ``length_ns`` of ``Replay.terms``. ``steps`` has
+        ``step``, and ``start_ns`` and ``end_ns`` as recorded.
+    Units: ns on the clock of the window.
+    """
+
+    edges: pl.DataFrame
+    steps: pl.DataFrame
+    by: pl.Series
+    """Factor of each meeting."""
+    missing: set[str]
+    """The changes that match nothing."""
+
+
+def member_of(
+    window: Window, rows: pl.Series, changes: Mapping[str, float | str], share: float, step: int | None
+) -> Member:
+    """Returns a window of a rank between its meetings, which are the events with the numbers ``rows``.
+
+    All else takes ``share`` of its time.
+    """
+    trace = window.trace()
+    graph = dependencies(trace)
+    meetings = pl.DataFrame({"event": positions(graph.events["row"], rows)})
+    among = of_step(trace, graph, step)
+    changed, missing = factors(trace, graph, changes, among)
+    by = changed["own"].gather(meetings["event"])
+    if share != 1:
+        own = changed["own"] * pl.select(pl.when(among).then(share).otherwise(1.0)).to_series()
+        waiting = (
+            changed["waiting"] * pl.select(pl.when(among).then(min(share, 1.0)).otherwise(1.0)).to_series()
+        )
+        changed = changed.with_columns(own=own, waiting=waiting)
+    replay = graph.graph.replay(changed) if changes or share != 1 else graph.replay
+    count = trace.steps.height
+    marks = step_marks(trace)
+    edges = pl.DataFrame(replay.terms(meetings, marks, 2 * count))
+    recorded = pl.DataFrame(graph.replay.latest_marks(marks, 2 * count))["at_ns"]
+    steps = trace.steps.select("step", start_ns=recorded.head(count), end_ns=recorded.tail(count))
+    return Member(edges, steps, by, missing)
+
+
+class Job(NamedTuple):
+    """The meetings of all ranks, and how long after them each rank comes to others.
+
+    Columns: ``nodes`` has ``recorded_ns``; ``edges`` has ``target``, ``source`` and ``length_ns``. ``steps``
+        has ``member``, ``step``, and the nodes ``start`` and ``end``.
+    Units: ns on the common clock.
+    """
+
+    nodes: pl.DataFrame
+    edges: pl.DataFrame
+    steps: pl.DataFrame
+
+    def reached(self) -> pl.DataFrame:
+        """Returns when each node is reached: ``at_ns``, and the ``edge`` that decides."""
+        return pl.DataFrame(_traceparse.longest_paths(self.nodes, self.edges))
+
+
+def job_of(
+    source: Source,
+    changes: Mapping[str, float | str],
+    step: int | None = None,
+    executor: Executor | None = None,
+) -> tuple[Job, pl.Series]:
+    """Returns the graph of all ranks with changes, and the rank of each member.
+
+    Raises: InvalidArgumentError: a change matches nothing in any rank, or is impossible.
+    """
+    windows = windows_of(source)
+    cluster = cluster_of(source, executor=executor)
+    numbers = pl.DataFrame(
+        [(window.rank, window.window, number) for number, window in enumerate(windows)],
+        schema={"rank": pl.Int64, "window": pl.Int64, "member": pl.Int64},
+        orient="row",
+    )
+    calls = rank_calls(cluster).join(numbers, on=["rank", "window"]).sort("member", "start_ns", "row")
+    asked = rank_changes(cluster, calls, changes)
+    rows = calls.partition_by("member", as_dict=True)
+    none = calls["row"].clear()
+    tasks = [
+        (window, rows[number,]["row"] if (number,) in rows else none, asked.events,
+         asked.shares.get(window.rank, 1.0), step)
+        for number, window in enumerate(windows)
+    ]  # fmt: skip
+    members = list(Workshop(executor=executor).run(member_of, tasks))
+    check_matches([change for change in asked.events if all(change in member.missing for member in members)])
+    moved = dict(shifts(cluster).iter_rows())
+    known = [
+        _on_common_clock(member, (moved.get(window.rank) or 0) - window.later_ns)
+        for member, window in zip(members, windows, strict=True)
+    ]
+    place = {(window.rank, window.window): number for number, window in enumerate(windows)}
+    like = [place.get((asked.typical.get(window.rank, window.rank), window.window), number)
+            for number, window in enumerate(windows)]  # fmt: skip
+    members = [known[other]._replace(steps=member.steps) for member, other in zip(known, like, strict=True)]
+    return _joined(cluster, members, calls, asked), numbers["rank"]
+
+
+def _on_common_clock(member: Member, shift: int) -> Member:
+    length = pl.col("length_ns") - pl.when(pl.col("source").is_null()).then(shift).otherwise(0)
+    steps = member.steps.with_columns(pl.col("start_ns", "end_ns") - shift)
+    return member._replace(edges=member.edges.with_columns(length), steps=steps)
+
+
+def _joined(cluster: Cluster, members: Sequence[Member], calls: pl.DataFrame, asked: RankChanges) -> Job:
+    """The graph of all members, whose meetings are their ``calls``, in order."""
+    nodes: list[pl.DataFrame] = []
+    edges: list[pl.DataFrame] = []
+    steps: list[pl.DataFrame] = []
+    places: list[pl.DataFrame] = []
+    first = 0
+    of_member = calls.partition_by("member", as_dict=True)
+    for number, member in enumerate(members):
+        own = of_member.get((number,), calls.clear())
+        meetings, count = own.height, member.steps.height
+        # Arrivals come first, then departures, then where steps start and end.
+        times = [
+            own["start_ns"],
+            own["start_ns"] + own["dur_ns"],
+            member.steps["start_ns"],
+            member.steps["end_ns"],
+        ]
+        nodes.append(pl.concat(times).to_frame("recorded_ns"))
+        target = pl.col("target") + pl.when(pl.col("target") < meetings).then(0).otherwise(meetings)
+        edges.append(member.edges.select(target + first, pl.col("source") + first + meetings, "length_ns"))
+        arrival = pl.int_range(first, first + meetings, eager=True)
+        places.append(pl.DataFrame({"arrival": arrival, "departure": arrival + meetings, "by": member.by}))
+        start = pl.int_range(first + 2 * meetings, first + 2 * meetings + count, eager=True)
+        steps.append(member.steps.select("step", member=number, start=start, end=start + count))
+        first += 2 * (meetings + count)
+    transfers = changed_links(cluster, _transfers(calls.hstack(pl.concat(places))), asked.links)
+    # All have arrived at a collective.
+    gathered = transfers.group_by("instance").agg(recorded_ns=pl.col("last_ns").first()).sort("instance")
+    number = pl.col("instance").rank("dense").cast(pl.Int64) - 1
+    together = transfers.with_columns(gathered=first + number).filter("meets")
+    edges += [
+        transfers.select(target="departure", source="arrival", length_ns=pl.col("length_ns").clip(0)),
+        together.select(target="gathered", source="arrival", length_ns=pl.lit(0)),
+        together.select(target="departure", source="gathered", length_ns="length_ns"),
+    ]
+    as_edge = [pl.col(name).cast(dtype) for name, dtype in _EDGE.items()]
+    return Job(
+        pl.concat([*nodes, gathered.select("recorded_ns")]),
+        pl.concat([part.select(as_edge) for part in edges]),
+        pl.concat(steps),
+    )
+
+
+def _transfers(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls with ``length_ns``: how long each takes after the last rank has arrived (at ``last_ns``) if
+    it ``meets`` the others, or else after its own start."""
+    kind, ends = pl.col("kind").cast(pl.String), pl.col("start_ns") + pl.col("dur_ns")
+    last = pl.col("start_ns").max().over("instance")
+    # A message that is over before the other rank has begun was stored in between.
+    meets = kind.is_in(SYNCHRONISING) | (kind.is_in(TRANSFERS) & (last <= ends.min().over("instance")))
+    meets = meets.fill_null(value=False) & (pl.col("ranks_seen") > 1)
+    length = ends - pl.when(meets).then(last).otherwise("start_ns")
+    by = pl.when(length > 0).then("by").otherwise(1.0)
+    return calls.with_columns(meets=meets, last_ns=last, length_ns=(length * by).round().cast(pl.Int64))
+
+
+def what_if_ranks(
+    source: Source, changes: Mapping[str, float | str], step: int | None, executor: Executor | None
+) -> pl.DataFrame:
+    """Predicts the steps of all ranks; see :func:`kernelscope.analysis.what_if`.
+
+    Columns: ``rank``, ``step``, ``before_ns``, ``after_ns``.
+    """
+    job, ranks = job_of(source, changes, step, executor)
+    before, after = (
+        times.gather(job.steps["end"]) - times.gather(job.steps["start"])
+        for times in (job.nodes["recorded_ns"], job.reached()["at_ns"])
+    )
+    rows = job.steps.select(ranks.gather(job.steps["member"]), "step", before_ns=before, after_ns=after)
+    rows = rows.sort("rank", maintain_order=True)
+    return rows if step is None else rows.filter(pl.col("step") == step)

@@ -1,0 +1,138 @@
+"""Predictions for several ranks together: those of the generator, laws, lakes, and refused changes."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import draws
+import kernelscope as ks
+from kernelscope import _traceparse, analysis
+from kernelscope.errors import InvalidArgumentError
+
+# Causes with the ranks of a job, and what removes them: with {}, the rank or host at fault.
+CHANGES: list[tuple[str, int, dict[str, float | str]]] = [
+    ("loader", 4, {"python:*sleep*": 0}),
+    ("loader", 8, {"rank:{}": "median"}),
+    ("synchronisation", 2, {"python:*check_finite*": 0}),
+    ("launch", 2, {"launch": 1 / 8}),
+    ("all-reduce", 4, {"wait:*AllReduce*": 0}),
+    ("slow-rank", 8, {"rank:{}": "median"}),
+    ("slow-link", 24, {"link:{}": "median"}),
+]
+FAULTS = {
+    "loader": ("late_data_loader", "rank"),
+    "slow-rank": ("slow_rank", "rank"),
+    "slow-link": ("slow_link", "host"),
+}
+
+
+def write(folder: Path, cause: str, ranks: int, seed: int = 0) -> list[Path]:
+    written = _traceparse.write_demo(
+        folder / cause,
+        size_bytes=1_500_000,
+        ranks=ranks,
+        seed=seed,
+        layout="native",
+        gzip=False,
+        truth=False,
+        cause=cause,
+    )
+    return [path for path, *_ in written]
+
+
+def read(paths: list[Path]) -> list[ks.Trace]:
+    return [ks.read(path) for path in paths]
+
+
+def steps_of(traces: list[ks.Trace]) -> pl.DataFrame:
+    return pl.concat(
+        trace.steps.select("step", "total_ns", rank=pl.lit(trace.meta.rank, pl.Int64)) for trace in traces
+    )
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Sixteen ranks of two hosts, with a slow rank, a slow link, late data and clocks that differ."""
+    folder = tmp_path_factory.mktemp("job")
+    written = _traceparse.write_demo(
+        folder, size_bytes=1_500_000, ranks=16, seed=4, layout="native", gzip=False, truth=False
+    )
+    return [path for path, *_ in written]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("cause", "ranks", "changes"), CHANGES)
+def test_a_prediction_without_the_cause_is_the_job_without_it(
+    tmp_path: Path, cause: str, ranks: int, changes: dict[str, Any], seed: int
+) -> None:
+    wrong, right = (read(write(tmp_path, name, ranks, seed)) for name in (cause, "none"))
+    if cause in FAULTS:
+        fault, column = FAULTS[cause]
+        named = json.loads((tmp_path / cause / "cluster.truth.json").read_text())[fault][column]
+        changes = {change.format(named): by for change, by in changes.items()}
+    found = analysis.what_if(wrong, changes)
+    assert found.join(steps_of(wrong), on=["rank", "step"]).height == found.height
+    expected = steps_of(right).rename({"total_ns": "right_ns"})
+    both = found.join(expected, on=["rank", "step"], how="inner")
+    assert both.height >= 3 * ranks
+    errors = both["after_ns"] / both["right_ns"] - 1
+    assert errors.is_between(-0.02, 0.02).all(), errors.describe()
+    total = both.sum().row(0, named=True)
+    assert abs(total["after_ns"] - total["right_ns"]) < 0.2 * (total["before_ns"] - total["right_ns"])
+
+
+def test_no_change_gives_the_recorded_steps(job: list[Path]) -> None:
+    traces = read(job)
+    found = analysis.what_if(traces, {})
+    recorded = found.join(steps_of(traces), on=["rank", "step"], how="full")
+    assert recorded["before_ns"].equals(recorded["total_ns"].rename("before_ns"))
+    assert found["after_ns"].equals(found["before_ns"].rename("after_ns"))
+
+
+def test_less_work_ends_no_sooner_than_less_still(job: list[Path]) -> None:
+    """Of one step, which starts as recorded on each rank."""
+    traces = read(job)[:4]
+    random = draws.random("less work of ranks")
+    for change in ("kernel:*", "op:*", "launch", "copy", "communication", "dataloader", "rank:2"):
+        less, more = sorted((random.random(), random.random()))
+        times = [analysis.what_if(traces, {change: by}, step=11)["after_ns"] for by in (less, more, 1)]
+        assert (times[0] <= times[1]).all(), change
+        assert (times[1] <= times[2]).all(), change
+
+
+def test_a_lake_answers_as_its_traces_do(job: list[Path], tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    ks.batch.run([str(path) for path in job[:4]], lake)
+    changes = {"op:aten::mm": 0.5, "rank:3": "median"}
+    expected = analysis.what_if(read(job[:4]), changes)
+    assert analysis.what_if(ks.scan(lake), changes).equals(expected)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        assert analysis.what_if(ks.scan(lake), changes, executor=executor).equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rank:9": 0.5}, "no rank matches rank:9"),
+        ({"rank:1": "mean"}, "a factor of at least 0, or median, not 'mean'"),
+        ({"launch": "median"}, "launch needs a number"),
+        ({"kernel:no such kernel": 0}, "nothing in the trace matches kernel:no such kernel"),
+        ({"stage:1": 0.5}, "no rank matches stage:1"),
+        ({"host:*": "median"}, "no other rank has the same collectives and steps"),
+    ],
+)
+def test_refused(job: list[Path], changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        analysis.what_if(read(job[:2]), changes)
+
+
+def test_changes_of_ranks_need_several(job: list[Path]) -> None:
+    with pytest.raises(InvalidArgumentError, match="needs the traces of several ranks"):
+        analysis.what_if(ks.read(job[0]), {"rank:0": 0.5})
