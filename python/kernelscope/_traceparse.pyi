@@ -120,8 +120,9 @@ class Replay:
     def slack(self, end_ns: int) -> ArrowTable:
         """Returns ``slack_ns``, by how much each event could end later without moving ``end_ns``."""
 
-    def critical_paths(self, windows: Sequence[tuple[int, int]]) -> ArrowTable:
-        """Returns ``window``, ``start_ns``, ``dur_ns``, ``event`` and ``edge`` of each segment."""
+    def critical_paths(self, windows: Sequence[tuple[int, int]], to: Sequence[int | None]) -> ArrowTable:
+        """Returns ``window``, ``start_ns``, ``dur_ns``, ``event`` and ``edge`` of each segment. The path of a
+        window leads to the start of its event in ``to``, or else to the last event."""
 
 class AllocatorRecords:
     """Matches allocations and frees on each device; see ``analysis/memory/records.py``."""

@@ -143,7 +143,7 @@ def test_drawn_graphs(part: int) -> None:
                 (times[event, 0], times[event, 1]) for event in range(count)
             ], (part, case)
             window = (random.randrange(-10_000, 300_000), random.randrange(300_000, 900_000))
-            path = pl.DataFrame(replay.critical_paths([window]))
+            path = pl.DataFrame(replay.critical_paths([window], []))
             names = pl.Series(graph.edge_names(), dtype=pl.String)[path["edge"]]
             found = path.select("start_ns", "dur_ns", "event", names.alias("edge")).rows()
             assert found == twin.path(times, *window), (part, case)

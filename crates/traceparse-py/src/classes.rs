@@ -153,7 +153,8 @@ methods! {
     terms(&self, meetings: Frame, marks: Frame, groups: usize) -> ArrowTable =
         self.0.terms(&meetings, &marks, groups);
     slack(&self, end_ns: i64) -> ArrowTable = self.0.slack(end_ns);
-    critical_paths(&self, windows: Vec<(i64, i64)>) -> ArrowTable = self.0.critical_paths(&windows);
+    critical_paths(&self, windows: Vec<(i64, i64)>, to: Vec<Option<u32>>) -> ArrowTable =
+        self.0.critical_paths(&windows, &to);
 }
 
 /// See `framekernels::memory::AllocatorRecords`.

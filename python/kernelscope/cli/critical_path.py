@@ -5,7 +5,7 @@ from functools import partial
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
-from kernelscope.cli.reading import read_trace
+from kernelscope.cli.reading import read_ranks
 from kernelscope.cli.writing import write_tables
 
 
@@ -16,7 +16,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="show the events that must be faster for a step to end sooner",
         description=(
             "Follows a step back from its end, from each event to the event for which it waited last. Only a "
-            "shorter event of this path makes the step end sooner."
+            "shorter event of this path makes the step end sooner. In a lake, the path moves between ranks."
         ),
     )
     arguments.add_reading(parser)
@@ -31,11 +31,10 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--by",
-        default="name",
         metavar="COLUMN[,COLUMN...]",
         help=(
-            "one row per name, kind, table, bound_by, op, module, phase, category or python (line) "
-            "(default: name)"
+            "one row per name, kind, table, bound_by, op, module, phase, category or python (line), and of "
+            "several ranks also rank (default: name, or rank,name)"
         ),
     )
     arguments.add_table_output(parser)
@@ -44,12 +43,15 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and writes its critical path."""
+    from kernelscope.analysis.ranks.cluster import one_trace
     from kernelscope.report.dependencies import PLAIN_WIDTH, Part, path_csv, path_json, path_parts
     from kernelscope.report.files import check_file
 
     check_file(options.out)
     part = Part(step=options.step, annotation=options.annotation, instance=options.instance)
-    asked = read_trace(options), tuple(options.by.split(",")), part
+    source = read_ranks(options)
+    by = options.by or ("rank,name" if one_trace(source) is None else "name")
+    asked = source, tuple(by.split(",")), part
     json, csv = partial(path_json, *asked), partial(path_csv, *asked)
     write_tables(options, partial(path_parts, *asked), json, csv, plain_width=PLAIN_WIDTH)
     return 0

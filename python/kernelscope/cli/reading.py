@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kernelscope.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from kernelscope.batch.lake import Lake
     from kernelscope.report.findings import Finding
     from kernelscope.trace import Trace
 
@@ -103,6 +105,25 @@ def read_trace(
         knows_ranks=knows_ranks,
         **filters,
     )
+
+
+def read_ranks(options: argparse.Namespace) -> "Trace | Lake":
+    """Reads a trace, perhaps of several merged ranks, or opens the lake in its place.
+
+    Raises: InvalidArgumentError: there are options of reading for a lake.
+    """
+    from kernelscope.batch.lake import scan
+    from kernelscope.batch.rank_folders import is_lake
+    from kernelscope.remote import is_url
+
+    path: str = options.trace
+    if path == STDIN or is_url(path) or not is_lake(Path(path)):
+        return read_trace(options, knows_ranks=True)
+    if options.strict or options.step_range is not None or options.capture is not None:
+        raise InvalidArgumentError(
+            f"{path} is a lake, whose traces were read already: pass such options to kernelscope batch"
+        )
+    return scan(path, ranks=None if options.rank is None else [options.rank])
 
 
 def read_file(

@@ -5,7 +5,7 @@ from functools import partial
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
-from kernelscope.cli.reading import read_trace
+from kernelscope.cli.reading import read_ranks
 from kernelscope.cli.writing import write_tables
 from kernelscope.errors import InvalidArgumentError
 
@@ -16,8 +16,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "what-if",
         help="predict the time that a change would save",
         description=(
-            "Replays the trace with some events shorter or longer. All others take as long as recorded and "
-            "start when their dependencies are satisfied."
+            "Replays a trace, or all ranks of a lake, with some events shorter or longer. All others take as "
+            "long as recorded and start when their dependencies are satisfied."
         ),
     )
     arguments.add_reading(parser)
@@ -28,7 +28,8 @@ def add_parser(subparsers: Subparsers) -> None:
         help=(
             "events, and the share of their time that they then take: 'kernel:*gemm*=0.5', "
             "'op:aten::softmax=0', 'module:*attention*=0.7', 'range:NAME=0', 'python:NAME=0', 'call:NAME=0', "
-            "'wait:*AllReduce*=0', launch=0, sync=0, dataloader=0, communication=0, copy=0"
+            "'wait:*AllReduce*=0', launch=0, sync=0, dataloader=0, communication=0, "
+            "copy=0; of several ranks also rank:N=median, host:NAME=0.9, stage:N=0.9, link:HOST=median"
         ),
     )
     parser.add_argument(
@@ -45,15 +46,19 @@ def run(options: argparse.Namespace) -> int:
 
     check_file(options.out)
     changes = dict(map(_change, options.changes))
-    asked = read_trace(options), changes, options.step
+    asked = read_ranks(options), changes, options.step
     json, csv = partial(what_if_json, *asked), partial(what_if_csv, *asked)
     write_tables(options, partial(what_if_parts, *asked), json, csv, plain_width=PLAIN_WIDTH)
     return 0
 
 
-def _change(text: str) -> tuple[str, float]:
+def _change(text: str) -> tuple[str, float | str]:
     """``launch=0.5`` as what changes and its factor."""
+    from kernelscope.analysis.dependencies.rank_changes import MEDIAN
+
     change, _, factor = text.rpartition("=")
+    if factor == MEDIAN:
+        return change, factor
     try:
         return change, float(factor)
     except ValueError:

@@ -19,11 +19,15 @@ impl Replay {
     /// The critical paths of windows of the replay: `window` (index), `start_ns`, `dur_ns`, `event` (position
     /// among the events of the host and then the GPU; null for none) and `edge`, in order of windows and time.
     ///
-    /// The segments of a window fill it. Neighbours of one event and edge are one segment.
-    pub fn critical_paths(&self, windows: &[(i64, i64)]) -> Result<RecordBatch> {
+    /// The segments of a window fill it. Neighbours of one event and edge are one segment. `to` has the event of each
+    /// window up to whose start its path leads; without one, it is what the window ends with.
+    pub fn critical_paths(&self, windows: &[(i64, i64)], to: &[Option<u32>]) -> Result<RecordBatch> {
         let (mut numbers, mut segments) = (Vec::new(), Vec::new());
         for (number, &(start, end)) in (0_u32..).zip(windows) {
-            segments.extend(self.segments(start, end));
+            let event = to.get(number as usize).copied().flatten();
+            let node = event.and_then(|event| self.graph.lanes.starts.get(event as usize)).copied();
+            let node = node.or_else(|| self.last_until(&self.graph.deciding, end));
+            segments.extend(self.segments(node, start, end));
             numbers.resize(segments.len(), number);
         }
         table([
@@ -35,10 +39,9 @@ impl Replay {
         ])
     }
 
-    fn segments(&self, start: i64, end: i64) -> Vec<Segment> {
+    fn segments(&self, mut node: Option<u32>, start: i64, end: i64) -> Vec<Segment> {
         let mut backwards = Backwards { segments: Vec::new(), start, reached: end };
         let time = |node: u32| self.reached()[node as usize];
-        let mut node = self.last_until(&self.graph.deciding, end);
         if let Some(node) = node {
             // Nothing was recorded up to the end.
             backwards.add(time(node), NONE, Kind::Unknown);

@@ -120,7 +120,7 @@ fn changed_times(graph: &Arc<DependencyGraph>, changes: &Frame, skipped: Option<
 /// Start, duration, event and edge of each segment.
 fn path(graph: &Arc<DependencyGraph>, start: i64, end: i64) -> Vec<(i64, i64, Option<u32>, &'static str)> {
     let replay = Replay::new(Arc::clone(graph), None, None, false).unwrap();
-    let batch = replay.critical_paths(&[(start, end)]).unwrap();
+    let batch = replay.critical_paths(&[(start, end)], &[]).unwrap();
     let events = batch.column_by_name("event").unwrap().as_primitive::<UInt32Type>().iter();
     let edges = batch.column_by_name("edge").unwrap().as_primitive::<UInt8Type>().values().to_vec();
     let times = numbers(&batch, "start_ns").into_iter().zip(numbers(&batch, "dur_ns"));
@@ -159,6 +159,10 @@ fn a_synchronisation_leads_to_the_kernels_before_it() {
     assert_eq!(path(&step().graph(), 60, 150)[0], (60, 15, Some(4), "execution"));
     assert_eq!(path(&step().graph(), -5, 210)[0], (-5, 5, None, "unknown"));
     assert_eq!(path(&step().graph(), -5, 210).last(), Some(&(200, 10, None, "unknown")));
+    // The path to the start of the second kernel, of which the window has a part.
+    let replay = Replay::new(step().graph(), None, None, false).unwrap();
+    let batch = replay.critical_paths(&[(20, 77)], &[Some(5)]).unwrap();
+    assert_eq!(numbers(&batch, "start_ns"), [20, 25, 75]);
 }
 
 #[test]

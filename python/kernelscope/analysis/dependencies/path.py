@@ -1,35 +1,27 @@
 """The critical path: the events that must be faster for a step to end sooner."""
 
-from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import polars as pl
 
-from kernelscope import _traceparse
 from kernelscope.analysis.dependencies.changes import rows_named
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
+from kernelscope.analysis.dependencies.rank_path import path_of_ranks
+from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.dependencies.steps import step_row
+from kernelscope.analysis.ranks.cluster import Source, one_trace
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
-# What the edges are bound by that are not an event itself.
-_OF_EDGES = {
-    "stream": "queue",
-    "queue": "queue",
-    "launch": "launch",
-    "synchronisation": "synchronisation",
-    "event": "synchronisation",
-    "thread": "host",
-    "unknown": "unknown",
-}
-
 
 def critical_path(
-    trace: Trace,
+    source: Source,
     step: int | None = None,
     *,
     window_ns: tuple[int, int] | None = None,
     annotation: str | None = None,
     instance: int = 0,
+    executor: Executor | None = None,
 ) -> pl.DataFrame:
     """Returns the critical path of a step, a window, an annotation or the whole trace.
 
@@ -39,6 +31,11 @@ def critical_path(
 
     The path leads back from the end of the window: from each event to the event for which it waited last.
     Only a shorter event of the path makes the step end sooner.
+
+    ``source`` is a trace, or a list of traces or a lake of many ranks. The path of a step over several ranks
+    leads from the last rank that ends it to the first that starts it; without ``step``, it is the path of all
+    steps. Where it reaches a collective, it moves to the rank that arrived last: the time before is not
+    waiting, but the cause of the wait. An ``executor`` reads several ranks at once.
 
     ``edge`` is the kind of dependency. ``host``: the thread ran the event, or nothing that was recorded.
     ``execution``: the GPU ran it. ``stream``: a GPU operation waited for the one before it on its stream.
@@ -52,31 +49,20 @@ def critical_path(
 
     Columns: ``row`` and ``table`` (of the event; null while a thread runs nothing that was recorded),
         ``kind`` (operator, annotation, call, frame, range, kernel, memcpy, memset or graph), ``start_ns``,
-        ``dur_ns``, ``edge``, ``bound_by``. The segments fill the window.
-    Units: ns on the trace's clock.
+        ``dur_ns``, ``edge``, ``bound_by``. The segments fill the window. Of several ranks, ``rank`` is first.
+    Units: ns on the trace's clock; of several ranks, on the common clock from the earliest base time.
     Order: by time.
-    Raises: InvalidArgumentError: the trace has no such step or annotation, or several are given.
+    Raises: InvalidArgumentError: the trace has no such step or annotation, or several are given; or a window
+        or an annotation of several ranks.
     """
+    trace = one_trace(source)
+    if trace is None:
+        if window_ns is not None or annotation is not None:
+            raise InvalidArgumentError("critical_path of several ranks takes step= alone")
+        return path_of_ranks(source, step, executor)
     graph = dependencies(trace)
     window = window_of(trace, graph, step, window_ns, annotation, instance)
     return segments(graph, graph.replay, [window]).drop("window", "event")
-
-
-def segments(
-    graph: Dependencies, replay: _traceparse.Replay, windows: Sequence[tuple[int, int]]
-) -> pl.DataFrame:
-    """Returns the critical paths of windows of a replay; see :func:`critical_path`.
-
-    Columns: as there, ``window`` (index) and ``event`` (position in ``graph.events``).
-    """
-    found = pl.DataFrame(replay.critical_paths(windows))
-    events = graph.events.select("row", "table", "kind", "class")[found["event"]]
-    edges = pl.Series(graph.graph.edge_names(), dtype=pl.String)[found["edge"]].alias("edge")
-    # A thread outside of any event runs something that was not recorded.
-    bound = pl.coalesce(pl.col("edge").replace_strict(_OF_EDGES, default=None), "class", pl.lit("host"))
-    path = found.with_columns(edges).hstack(events).with_columns(bound.alias("bound_by"))
-    columns = ("row", "table", "kind", "start_ns", "dur_ns", "edge", "bound_by", "window", "event")
-    return path.select(columns).cast({pl.Enum: pl.String})
 
 
 def window_of(

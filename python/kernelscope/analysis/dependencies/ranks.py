@@ -23,6 +23,9 @@ from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING, TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.ranks.parts import Workshop
 
+PLACES = pl.Enum(["arrival", "departure", "start", "end", "gathered"])
+"""A rank arrives at a meeting, leaves it, starts or ends a step; or all have arrived at a collective."""
+
 _EDGE = {"target": pl.UInt32, "source": pl.UInt32, "length_ns": pl.Int64}
 
 
@@ -73,18 +76,24 @@ def member_of(
 class Job(NamedTuple):
     """The meetings of all ranks, and how long after them each rank comes to others.
 
-    Columns: ``nodes`` has ``recorded_ns``; ``edges`` has ``target``, ``source`` and ``length_ns``. ``steps``
-        has ``member``, ``step``, and the nodes ``start`` and ``end``.
+    Columns: ``nodes`` has ``recorded_ns``, ``member`` and ``place`` (one of ``PLACES``), and ``number`` (of
+        the meeting of the member, or of the step). ``edges`` has ``target``, ``source`` and ``length_ns``.
+        ``steps`` has ``member``, ``step``, and the nodes ``start`` and ``end``. ``rows`` has the event of
+        each meeting of each member.
     Units: ns on the common clock.
     """
 
     nodes: pl.DataFrame
     edges: pl.DataFrame
     steps: pl.DataFrame
+    windows: list[Window]
+    rows: list[pl.Series]
+    shifts: list[int]
+    """The values to subtract from the times of each member."""
 
     def reached(self) -> pl.DataFrame:
         """Returns when each node is reached: ``at_ns``, and the ``edge`` that decides."""
-        return pl.DataFrame(_traceparse.longest_paths(self.nodes, self.edges))
+        return pl.DataFrame(_traceparse.longest_paths(self.nodes.select("recorded_ns"), self.edges))
 
 
 def job_of(
@@ -92,7 +101,7 @@ def job_of(
     changes: Mapping[str, float | str],
     step: int | None = None,
     executor: Executor | None = None,
-) -> tuple[Job, pl.Series]:
+) -> Job:
     """Returns the graph of all ranks with changes, and the rank of each member.
 
     Raises: InvalidArgumentError: a change matches nothing in any rank, or is impossible.
@@ -106,25 +115,23 @@ def job_of(
     )
     calls = rank_calls(cluster).join(numbers, on=["rank", "window"]).sort("member", "start_ns", "row")
     asked = rank_changes(cluster, calls, changes)
-    rows = calls.partition_by("member", as_dict=True)
-    none = calls["row"].clear()
+    rows = [calls.filter(member=number)["row"] for number in range(len(windows))]
     tasks = [
-        (window, rows[number,]["row"] if (number,) in rows else none, asked.events,
-         asked.shares.get(window.rank, 1.0), step)
-        for number, window in enumerate(windows)
-    ]  # fmt: skip
+        (window, of_window, asked.events, asked.shares.get(window.rank, 1.0), step)
+        for window, of_window in zip(windows, rows, strict=True)
+    ]
     members = list(Workshop(executor=executor).run(member_of, tasks))
     check_matches([change for change in asked.events if all(change in member.missing for member in members)])
     moved = dict(shifts(cluster).iter_rows())
-    known = [
-        _on_common_clock(member, (moved.get(window.rank) or 0) - window.later_ns)
-        for member, window in zip(members, windows, strict=True)
-    ]
+    by = [(moved.get(window.rank) or 0) - window.later_ns for window in windows]
+    known = list(map(_on_common_clock, members, by))
     place = {(window.rank, window.window): number for number, window in enumerate(windows)}
-    like = [place.get((asked.typical.get(window.rank, window.rank), window.window), number)
-            for number, window in enumerate(windows)]  # fmt: skip
-    members = [known[other]._replace(steps=member.steps) for member, other in zip(known, like, strict=True)]
-    return _joined(cluster, members, calls, asked), numbers["rank"]
+    like = [
+        known[place.get((asked.typical.get(window.rank, window.rank), window.window), number)]
+        for number, window in enumerate(windows)
+    ]
+    members = [typical._replace(steps=member.steps) for typical, member in zip(like, known, strict=True)]
+    return Job(*_joined(cluster, members, calls, asked), windows, rows, by)
 
 
 def _on_common_clock(member: Member, shift: int) -> Member:
@@ -133,8 +140,10 @@ def _on_common_clock(member: Member, shift: int) -> Member:
     return member._replace(edges=member.edges.with_columns(length), steps=steps)
 
 
-def _joined(cluster: Cluster, members: Sequence[Member], calls: pl.DataFrame, asked: RankChanges) -> Job:
-    """The graph of all members, whose meetings are their ``calls``, in order."""
+def _joined(
+    cluster: Cluster, members: Sequence[Member], calls: pl.DataFrame, asked: RankChanges
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The nodes, edges and steps of all members, whose meetings are their ``calls``, in order."""
     nodes: list[pl.DataFrame] = []
     edges: list[pl.DataFrame] = []
     steps: list[pl.DataFrame] = []
@@ -145,13 +154,13 @@ def _joined(cluster: Cluster, members: Sequence[Member], calls: pl.DataFrame, as
         own = of_member.get((number,), calls.clear())
         meetings, count = own.height, member.steps.height
         # Arrivals come first, then departures, then where steps start and end.
-        times = [
-            own["start_ns"],
-            own["start_ns"] + own["dur_ns"],
-            member.steps["start_ns"],
-            member.steps["end_ns"],
-        ]
-        nodes.append(pl.concat(times).to_frame("recorded_ns"))
+        times = {
+            "arrival": own["start_ns"],
+            "departure": own["start_ns"] + own["dur_ns"],
+            "start": member.steps["start_ns"],
+            "end": member.steps["end_ns"],
+        }
+        nodes += [_nodes(recorded, number, place) for place, recorded in times.items()]
         target = pl.col("target") + pl.when(pl.col("target") < meetings).then(0).otherwise(meetings)
         edges.append(member.edges.select(target + first, pl.col("source") + first + meetings, "length_ns"))
         arrival = pl.int_range(first, first + meetings, eager=True)
@@ -170,10 +179,16 @@ def _joined(cluster: Cluster, members: Sequence[Member], calls: pl.DataFrame, as
         together.select(target="departure", source="gathered", length_ns="length_ns"),
     ]
     as_edge = [pl.col(name).cast(dtype) for name, dtype in _EDGE.items()]
-    return Job(
-        pl.concat([*nodes, gathered.select("recorded_ns")]),
-        pl.concat([part.select(as_edge) for part in edges]),
-        pl.concat(steps),
+    nodes.append(_nodes(gathered["recorded_ns"], None, "gathered"))
+    return pl.concat(nodes), pl.concat([part.select(as_edge) for part in edges]), pl.concat(steps)
+
+
+def _nodes(recorded: pl.Series, member: int | None, place: str) -> pl.DataFrame:
+    return pl.select(
+        recorded_ns=recorded,
+        member=pl.lit(member, pl.Int64),
+        place=pl.lit(place, PLACES),
+        number=pl.int_range(recorded.len()),
     )
 
 
@@ -197,7 +212,8 @@ def what_if_ranks(
 
     Columns: ``rank``, ``step``, ``before_ns``, ``after_ns``.
     """
-    job, ranks = job_of(source, changes, step, executor)
+    job = job_of(source, changes, step, executor)
+    ranks = pl.Series("rank", [window.rank for window in job.windows], pl.Int64)
     before, after = (
         times.gather(job.steps["end"]) - times.gather(job.steps["start"])
         for times in (job.nodes["recorded_ns"], job.reached()["at_ns"])

@@ -1,30 +1,35 @@
 """The critical path by operator, module, kernel, Python line or step, and the slack of everything else."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 import polars as pl
 
-from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
-from kernelscope.analysis.dependencies.path import segments, window_of
-from kernelscope.analysis.grouping import as_text, check_by, gather_rows
-from kernelscope.analysis.kernels.categories import work_categories
-from kernelscope.analysis.ops.call_stacks import SOURCE
+from kernelscope.analysis.dependencies.described import COLUMNS, described
+from kernelscope.analysis.dependencies.graph import dependencies
+from kernelscope.analysis.dependencies.path import window_of
+from kernelscope.analysis.dependencies.rank_path import path_of_ranks
+from kernelscope.analysis.dependencies.segments import segments
+from kernelscope.analysis.grouping import as_text, check_by
+from kernelscope.analysis.ranks.cluster import Source, one_trace
 from kernelscope.analysis.steps.breakdown import step_times
+from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-BY = ("name", "kind", "table", "bound_by", "op", "module", "phase", "category", "python")
+BY = (*COLUMNS, "bound_by")
 """Columns by which a critical path can be summed."""
 
 
 def critical_path_table(
-    trace: Trace,
+    source: Source,
     by: str | Sequence[str] = ("name",),
     step: int | None = None,
     *,
     window_ns: tuple[int, int] | None = None,
     annotation: str | None = None,
     instance: int = 0,
+    executor: Executor | None = None,
 ) -> pl.DataFrame:
     """Sums the critical path of a part of the trace, or of all of it, and finds the slack of all else.
 
@@ -33,12 +38,13 @@ def critical_path_table(
     ``by`` accepts ``name``, ``kind`` and ``table`` of the event (an operator, an API call, a Python frame, a
     range, a kernel or a copy), ``bound_by`` (see :func:`critical_path`), ``op`` (the innermost operator that
     ran or launched it), ``module`` and ``phase`` (of that operator), ``category`` (of the kernel) and
-    ``python`` (the innermost line of Python). Waits count for the event that waited.
+    ``python`` (the innermost line of Python). Waits count for the event that waited. Of several ranks it also
+    accepts ``rank``.
 
     Columns: the columns of ``by``; ``path_ns`` (time on the critical path), ``share`` (of the window),
         ``segments``, ``events`` (of the group in the window, also those that are not on the path) and
         ``slack_ns`` (least time by which one of the others could end later without the window ending later;
-        null if there are none).
+        null if there are none). Of several ranks there are no ``events`` and ``slack_ns``.
     Units: ns; shares between 0 and 1.
     Order: by time on the path, longest first, then by slack.
     Raises: InvalidArgumentError: ``by`` contains an unknown column, there is no such step or annotation, or
@@ -46,11 +52,16 @@ def critical_path_table(
 
     Example: ``critical_path_table(trace, by="op", step=3)``
     """
+    trace = one_trace(source)
+    if trace is None:
+        if window_ns is not None or annotation is not None:
+            raise InvalidArgumentError("critical_path_table of several ranks takes step= alone")
+        return _table_of_ranks(source, check_by(by, ("rank", *BY)), step, executor)
     columns = check_by(by, BY)
     graph = dependencies(trace)
     start_ns, end_ns = window_of(trace, graph, step, window_ns, annotation, instance)
     path = segments(graph, graph.replay, [(start_ns, end_ns)])
-    events = _described(trace, graph, columns)
+    events = described(trace, graph, columns)
     on_path = events[path["event"]].with_columns(path["dur_ns"], path["bound_by"])
     sums = on_path.group_by(columns).agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64))
     slack = pl.DataFrame(graph.replay.slack(end_ns)).to_series()
@@ -73,6 +84,18 @@ def critical_path_table(
     return table.sort(order, descending=[True, *(False for _ in order[1:])], nulls_last=True)
 
 
+def _table_of_ranks(
+    source: Source, columns: Sequence[str], step: int | None, executor: Executor | None
+) -> pl.DataFrame:
+    own = [column for column in columns if column in COLUMNS and column not in ("kind", "table")]
+    path = as_text(path_of_ranks(source, step, executor, own))
+    sums = path.group_by(columns).agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64))
+    sums = sums.select(
+        *columns, "path_ns", share=pl.col("path_ns") / pl.col("path_ns").sum(), segments="segments"
+    )
+    return sums.sort("path_ns", *columns, descending=[True, *(False for _ in columns)], nulls_last=True)
+
+
 @per_trace
 def step_bounds(trace: Trace) -> pl.DataFrame:
     """Sums the critical paths of all complete steps by what bounds them.
@@ -92,26 +115,3 @@ def step_bounds(trace: Trace) -> pl.DataFrame:
     return sums.select(
         "bound_by", "path_ns", share=pl.col("path_ns") / pl.col("path_ns").sum(), segments="segments"
     )
-
-
-def _described(trace: Trace, graph: Dependencies, columns: Sequence[str]) -> pl.DataFrame:
-    """The ``columns`` of every event, and ``bound_by``."""
-    events = graph.events
-    own = [column for column in columns if column in ("name", "kind", "table")]
-    found = events.select(*own, bound_by="class").cast({pl.Enum: pl.String})
-    if {"op", "module", "phase"} & set(columns):
-        is_operator = (events["table"] == "ops") & (events["kind"] == "operator")
-        rows = events["row"].gather(graph.enclosing(is_operator))
-        of_ops = gather_rows(rows, trace.ops, "name", "module", "phase").rename({"name": "op"})
-        found = found.hstack(of_ops.select(c for c in columns if c in ("op", "module", "phase")))
-    if "python" in columns:
-        names = trace.python["name"].unique()
-        lines = names.filter(names.cast(pl.String).str.contains(SOURCE))
-        is_line = events.select((pl.col("table") == "python") & pl.col("name").is_in(lines.implode()))
-        frames = graph.enclosing(is_line.to_series())
-        found = found.with_columns(events["name"].gather(frames).alias("python"))
-    if "category" in columns:
-        categories = work_categories(trace).cast(pl.String)
-        of_host = pl.repeat(None, events.height - categories.len(), dtype=pl.String, eager=True)
-        found = found.with_columns(pl.concat([of_host, categories]).alias("category"))
-    return found

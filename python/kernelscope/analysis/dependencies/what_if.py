@@ -8,11 +8,11 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.analysis.dependencies.changes import check_matches, factors, of_step
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
-from kernelscope.analysis.dependencies.path import segments
 from kernelscope.analysis.dependencies.ranks import what_if_ranks
+from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.dependencies.steps import replayed_steps
 from kernelscope.analysis.grouping import of_every
-from kernelscope.analysis.ranks.cluster import Source
+from kernelscope.analysis.ranks.cluster import Source, one_trace
 from kernelscope.trace import Trace
 
 _SCHEMA = {
@@ -67,9 +67,10 @@ def what_if(
     Example: ``what_if(trace, {"kernel:*gemm*": 0.5, "launch": 0})``
     Example: ``what_if(ks.scan("lake"), {"rank:3": "median"})``
     """
-    if not isinstance(source, Trace) or source.parts:
+    trace = one_trace(source)
+    if trace is None:
         return what_if_ranks(source, changes, step, executor)
-    return _of_trace(source, changes, step)
+    return _of_trace(trace, changes, step)
 
 
 def _of_trace(trace: Trace, changes: Mapping[str, float | str], step: int | None) -> pl.DataFrame:

@@ -90,6 +90,11 @@ Source: TypeAlias = "Trace | Sequence[Trace] | Lake"
 """Source of ranks: traces in memory, or a scanned lake."""
 
 
+def one_trace(source: Source) -> Trace | None:
+    """Returns the source if it is the trace of one rank."""
+    return source if isinstance(source, Trace) and not source.parts else None
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Retained data of each rank."""
