@@ -93,6 +93,10 @@ bench-costs: $(STAMPS)/release ## time the cost models beside reading, on the fi
 bench-dependencies: $(STAMPS)/release ## time critical paths beside reading, on the files that bench left in benches/.data
 	$(BIN)/python benches/questions.py critical_path benches/.data/*-1GB.json $(BENCH)
 
+.PHONY: bench-sleeps
+bench-sleeps: $(STAMPS)/release $(STAMPS)/test ## predict jobs of two ranks on gloo without the sleeps of one; BENCH=--help
+	$(BIN)/python benches/sleeps.py $(BENCH)
+
 .PHONY: bench-cluster
 bench-cluster: $(STAMPS)/release $(STAMPS)/bench ## the same for jobs of many ranks; BENCH=--help
 	$(BIN)/python benches/cluster.py $(BENCH)

@@ -19,13 +19,15 @@ import torch
 import torch.distributed as dist
 from torch import nn, optim
 from torch.distributed.device_mesh import init_device_mesh
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 LATE_RANK = 1
 LATE_PHASES = {"ddp": "forward", "fsdp": "backward", "tp": "optimizer", "pp": "forward"}
 """The phase in which the rank is late, by the parallelism of the job: data, sharded, tensor and pipeline."""
 
-_WIDTH = 32
+PHASES = ("loader", "forward", "backward", "optimizer")
+WIDTH = 32
+_BATCH = 8
 _MICRO_BATCHES = 4
 
 
@@ -39,15 +41,16 @@ class Sleep:
     def now(self, *_: Any) -> None:
         if self.is_due:
             self.is_due = False
-            time.sleep(self.seconds)
+            with record_function("sleep"):
+                time.sleep(self.seconds)
 
 
 class Block(nn.Module):
     """Two layers, between which the forward or the backward pass may be late."""
 
-    def __init__(self, sleep: Sleep, phase: str) -> None:
+    def __init__(self, sleep: Sleep, phase: str, width: int) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(_WIDTH, 2 * _WIDTH), nn.Linear(2 * _WIDTH, _WIDTH)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
         self.sleep, self.phase = sleep, phase
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
@@ -73,53 +76,59 @@ class LateBackward(torch.autograd.Function):
         return gradients[0], None
 
 
-def _trained(model: nn.Module, sleep: Sleep, phase: str) -> Callable[[], None]:
+def _model(sleep: Sleep, phase: str, width: int) -> nn.Sequential:
+    return nn.Sequential(Block(sleep, phase, width), Block(Sleep(0), phase, width))
+
+
+def _trained(model: nn.Module, sleep: Sleep, phase: str, width: int) -> Callable[[], None]:
     optimizer = optim.SGD(model.parameters(), 1e-3)
     if phase == "optimizer":
         optimizer.register_step_pre_hook(sleep.now)
 
     def step() -> None:
-        model(torch.ones(8, _WIDTH)).square().mean().backward()
+        if phase == "loader":
+            sleep.now()
+        model(torch.ones(_BATCH, width)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
 
     return step
 
 
-def _ddp(sleep: Sleep, phase: str) -> Callable[[], None]:
-    model = nn.Sequential(Block(sleep, phase), Block(Sleep(0), phase))
-    return _trained(nn.parallel.DistributedDataParallel(model), sleep, phase)
+def _ddp(sleep: Sleep, phase: str, width: int) -> Callable[[], None]:
+    model = nn.parallel.DistributedDataParallel(_model(sleep, phase, width))
+    return _trained(model, sleep, phase, width)
 
 
-def _fsdp(sleep: Sleep, phase: str) -> Callable[[], None]:
+def _fsdp(sleep: Sleep, phase: str, width: int) -> Callable[[], None]:
     from torch.distributed.fsdp import fully_shard
 
-    model = nn.Sequential(Block(sleep, phase), Block(Sleep(0), phase))
+    model = _model(sleep, phase, width)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for block in model:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    return _trained(model, sleep, phase)
+    return _trained(model, sleep, phase, width)
 
 
-def _tp(sleep: Sleep, phase: str) -> Callable[[], None]:
+def _tp(sleep: Sleep, phase: str, width: int) -> Callable[[], None]:
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    model = nn.Sequential(Block(sleep, phase), Block(Sleep(0), phase))
+    model = _model(sleep, phase, width)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for block in model:
         parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
-    return _trained(model, sleep, phase)
+    return _trained(model, sleep, phase, width)
 
 
-def _pp(sleep: Sleep, phase: str) -> Callable[[], None]:
+def _pp(sleep: Sleep, phase: str, width: int) -> Callable[[], None]:
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    stage = PipelineStage(Block(sleep, phase), rank, ranks, torch.device("cpu"))
+    stage = PipelineStage(Block(sleep, phase, width), rank, ranks, torch.device("cpu"))
     optimizer = optim.SGD(stage.submod.parameters(), 1e-3)
     pipeline = Schedule1F1B(stage, _MICRO_BATCHES, loss_fn=nn.functional.mse_loss)
-    batch, target = torch.ones(8 * _MICRO_BATCHES, _WIDTH), torch.zeros(8 * _MICRO_BATCHES, _WIDTH)
+    batch, target = (fill(_BATCH * _MICRO_BATCHES, width) for fill in (torch.ones, torch.zeros))
 
     def step() -> None:
         if rank == 0:
@@ -137,14 +146,24 @@ def _pp(sleep: Sleep, phase: str) -> Callable[[], None]:
 _JOBS = {"ddp": _ddp, "fsdp": _fsdp, "tp": _tp, "pp": _pp}
 
 
-def train(rank: int, kind: str, ranks: int, folder: str, port: int, delay_s: float, steps: int) -> None:
+def train(
+    rank: int,
+    kind: str,
+    ranks: int,
+    folder: str,
+    port: int,
+    delay_s: float,
+    steps: int,
+    phase: str | None,
+    width: int,
+) -> None:
     """Trains as one rank, and writes its trace: ``KIND-rankN.json.gz``. Steps with odd numbers are late."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
     sleep = Sleep(delay_s)
-    step = _JOBS[kind](sleep, LATE_PHASES[kind])
+    step = _JOBS[kind](sleep, phase or LATE_PHASES[kind], width)
     for _ in range(3):
         step()
     path = Path(folder) / f"{kind}-rank{rank}.json"
@@ -165,13 +184,23 @@ def train(rank: int, kind: str, ranks: int, folder: str, port: int, delay_s: flo
     dist.destroy_process_group()
 
 
-def run(kind: str, ranks: int, folder: Path, *, delay_s: float, steps: int = 8) -> list[Path]:
-    """Runs a job, and returns the traces of its ranks."""
+def run(
+    kind: str,
+    ranks: int,
+    folder: Path,
+    *,
+    delay_s: float,
+    steps: int = 8,
+    phase: str | None = None,
+    width: int = WIDTH,
+) -> list[Path]:
+    """Runs a job that is late in one of ``PHASES``, and returns the traces of its ranks."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     folder.mkdir(parents=True, exist_ok=True)
-    torch.multiprocessing.spawn(train, (kind, ranks, str(folder), port, delay_s, steps), nprocs=ranks)
+    asked = (kind, ranks, str(folder), port, delay_s, steps, phase, width)
+    torch.multiprocessing.spawn(train, asked, nprocs=ranks)
     return [folder / f"{kind}-rank{rank}.json.gz" for rank in range(ranks)]
 
 
@@ -182,8 +211,18 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--delay-ms", type=float, default=200)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--phase", choices=PHASES, help="that is late (default: as in the recorded traces)")
+    parser.add_argument("--width", type=int, default=WIDTH, help="of the layers")
     options = parser.parse_args()
-    run(options.kind, options.ranks, options.folder, delay_s=options.delay_ms / 1000, steps=options.steps)
+    run(
+        options.kind,
+        options.ranks,
+        options.folder,
+        delay_s=options.delay_ms / 1000,
+        steps=options.steps,
+        phase=options.phase,
+        width=options.width,
+    )
 
 
 if __name__ == "__main__":

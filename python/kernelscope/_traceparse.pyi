@@ -85,7 +85,9 @@ class RangeProjector:
 class DependencyGraph:
     """Finds what each event waited for; see ``analysis/dependencies/graph.py``."""
 
-    def __init__(self, host: Frame, callers: Frame, gpu: Frame, waits: Frame, events: Frame) -> None: ...
+    def __init__(
+        self, host: Frame, callers: Frame, gpu: Frame, waits: Frame, events: Frame, handed: Frame
+    ) -> None: ...
     def edge_names(self) -> list[str]: ...
     def size(self) -> ArrowTable:
         """Returns the numbers of ``nodes``, of ``edges`` and of edges that were ``cut``."""

@@ -14,6 +14,8 @@ from kernelscope import _traceparse, analysis
 from kernelscope.cli import main
 from kernelscope.errors import InvalidArgumentError
 
+RECORDED = Path(__file__).resolve().parents[1] / "recorded/gloo"
+
 
 def job(folder: Path, cause: str | None, ranks: int, seed: int = 0) -> list[ks.Trace]:
     written = _traceparse.write_demo(
@@ -129,3 +131,25 @@ def test_refused(tmp_path: Path) -> None:
         analysis.critical_path(traces, annotation="ProfilerStep#11")
     with pytest.raises(InvalidArgumentError, match="takes step= alone"):
         analysis.critical_path_table(traces, window_ns=(0, 1))
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp", "pp"])
+def test_a_recorded_job_on_gloo(kind: str) -> None:
+    """Rank 1 sleeps for 200 ms in every second step, which nothing records; the other one waits for it."""
+    traces = [ks.read(path) for path in sorted(RECORDED.glob(f"{kind}-rank*.json.gz"))]
+    recorded = analysis.what_if(traces, {})
+    assert recorded["after_ns"].equals(recorded["before_ns"].rename("after_ns"))
+    late = recorded.filter(pl.col("before_ns") > 190_000_000)
+    assert late["rank"].n_unique() == 2
+    for step in late.filter(rank=1)["step"]:
+        table = analysis.critical_path_table(traces, ("rank", "bound_by"), step)
+        assert table.row(0)[:2] == (1, "host")
+        assert table["path_ns"][0] > 190_000_000
+    if kind == "pp":
+        # The stages run different programs.
+        with pytest.raises(InvalidArgumentError, match="no other rank has the same collectives"):
+            analysis.what_if(traces, {"rank:1": "median"})
+        return
+    # Like the other rank, which does not sleep. Its sleep in the optimizer delays that one step later.
+    found = analysis.what_if(traces, {"rank:1": "median"}).join(late, on=["rank", "step"], how="semi")
+    assert (found["before_ns"] - found["after_ns"] > 150_000_000).all()

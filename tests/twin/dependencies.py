@@ -23,6 +23,7 @@ class Host(NamedTuple):
     track: int
     start: int
     dur: int
+    is_operator: bool
 
 
 class Work(NamedTuple):
@@ -59,6 +60,7 @@ class Graph:
         works: list[Work],
         waits: list[Wait],
         events: list[tuple[int, bool]],
+        handed: list[tuple[int, int]],
     ) -> None:
         self.host, self.works = host, works
         # The node before where it is not the one before in the lane.
@@ -94,6 +96,7 @@ class Graph:
         self._events(events)
         self._unrecorded(waiting)
         self._threads(callers)
+        self._handed(handed)
         self._settle()
 
     def at(self, node: Node | None) -> int:
@@ -184,9 +187,9 @@ class Graph:
             if call is not None:
                 self._add(call, node, "launch", self.delay)
 
-    def _return(self, ended: Node, returned: Node) -> None:
+    def _return(self, ended: Node, returned: Node, kind: str) -> None:
         late = self.at(returned) - self.at(ended)
-        self._add(ended, returned, "synchronisation", late)
+        self._add(ended, returned, kind, late)
         self.length[returned] = min(self.length[returned], max(late, 0))
 
     def _copies(self) -> None:
@@ -195,7 +198,7 @@ class Graph:
             if work.is_copy and work.launch is not None:
                 called, returned = self.span[work.launch]
                 if called < self.span[event][1] <= returned:
-                    self._return((event, 1), (work.launch, 1))
+                    self._return((event, 1), (work.launch, 1), "synchronisation")
 
     def _launched(self, stream: int) -> list[tuple[Node, float]]:
         """The operations of a stream, and when each had been launched, with all before it."""
@@ -314,6 +317,40 @@ class Graph:
                 self._add(last, resumed, "thread", math.inf)
                 idle = self.at(node) - self.at(called) + self.at(resumed) - self.at(last)
                 self.length[resumed] = min(self.length[resumed], idle)
+
+    def _handed(self, handed: list[tuple[int, int]]) -> None:
+        """Work of other threads starts after the call, which waits for its end if it does nothing else."""
+        pairs = [pair for pair in handed if self.lane[pair[0], 0][0] != self.lane[pair[1], 0][0]]
+        delays = [
+            self.at((event, 0)) - self.at((call, 0))
+            for event, call in pairs
+            if (before := self.before((event, 0))) is None or self.at(before) <= self.at((call, 0))
+        ]
+        delay = _quartile(delays)
+        for event, call in pairs:
+            self._add((call, 0), (event, 0), "thread", delay)
+            is_first = self.before((event, 0)) is None
+            self.length[event, 0] = _NEVER if is_first else min(self.length[event, 0], delay)
+        for event, call in pairs:
+            start, end = self.span[event]
+            lane = self.lanes[self.lane[call, 0][0]]
+            last = bisect_right(lane, end, key=self.at)
+            if not last:
+                continue
+            places = [
+                place
+                for place in range(last, 0, -1)
+                if place == last or self.at(lane[place]) >= end - max(_NEAR, (end - start) // _PART)
+            ]
+            waits = []
+            for place in places:
+                if place < len(lane):
+                    owner, (idle, resumed) = self.owner[lane[place]], lane[place - 1 : place + 1]
+                    is_leaf = owner is not None and (owner, 0) == idle and (owner, 1) == resumed
+                    if not (is_leaf and self.host[owner or 0].is_operator):
+                        waits.append((min(self.at(resumed), end) - self.at(idle), -place, resumed))
+            if waits and max(waits)[0] >= _WAIT:
+                self._return((event, 1), max(waits)[2], "thread")
 
     def _settle(self) -> None:
         for node in self.lane:

@@ -20,14 +20,17 @@ from twin.dependencies import Graph, Host, Wait, Work
 CASES = draws.count(1_000, 20_000)
 
 
-Events = tuple[list[Host], dict[int, int], list[Work], list[Wait], list[tuple[int, bool]]]
+Events = tuple[
+    list[Host], dict[int, int], list[Work], list[Wait], list[tuple[int, bool]], list[tuple[int, int]]
+]
 
 
 def drawn(random: Random) -> Events:
     """Events of up to three threads and three streams, over a few hundred microseconds."""
     moment = lambda most=400_000: random.randrange(0, most, random.choice((1, 500, 10_000)))  # noqa: E731
     threads = random.randint(1, 3)
-    host = [Host(random.randrange(threads), moment(), moment(random.choice((2_000, 50_000, 200_000))))
+    host = [Host(random.randrange(threads), moment(), moment(random.choice((2_000, 50_000, 200_000))),
+                 random.random() < 0.5)
             for _ in range(random.randint(0, 10))]  # fmt: skip
     callers = {at: 0 for at, event in enumerate(host) if event.track and random.random() < 0.7}
     works = []
@@ -45,7 +48,9 @@ def drawn(random: Random) -> Events:
         if stream is None or on is not None:
             waits.append(Wait(call, on, until, stream, random.random() < 0.7))
     others = random.sample(range(len(host)), random.randint(0, len(host) // 2))
-    return host, callers, works, waits, [(call, random.random() < 0.5) for call in others]
+    events = [(call, random.random() < 0.5) for call in others]
+    handed = [tuple(random.sample(range(len(host)), 2)) for _ in range(random.randint(0, 3)) if len(host) > 1]
+    return host, callers, works, waits, events, handed
 
 
 def in_rust(
@@ -54,6 +59,7 @@ def in_rust(
     works: list[Work],
     waits: list[Wait],
     events: list[tuple[int, bool]],
+    handed: list[tuple[int, int]],
 ) -> _traceparse.DependencyGraph:
     def frame(rows: list[dict[str, Any]], **schema: Any) -> pl.DataFrame:
         return pl.DataFrame(rows, schema=schema)
@@ -61,9 +67,10 @@ def in_rust(
     number, time = pl.UInt32, pl.Int64
     return _traceparse.DependencyGraph(
         frame(
-            [{"row": at, "track": e.track, "start_ns": e.start, "dur_ns": e.dur, "class": 0}
+            [{"row": at, "track": e.track, "start_ns": e.start, "dur_ns": e.dur,
+              "is_operator": e.is_operator, "class": 0}
              for at, e in enumerate(host)],
-            row=number, track=time, start_ns=time, dur_ns=time, **{"class": pl.UInt8},
+            row=number, track=time, start_ns=time, dur_ns=time, is_operator=pl.Boolean, **{"class": pl.UInt8},
         ),
         frame([{"event": at, "track": track} for at, track in callers.items()], event=number, track=time),
         frame(
@@ -77,6 +84,7 @@ def in_rust(
             process=number, call=number, on=number, until=number, stream=number, only_waits=pl.Boolean,
         ),
         frame([{"call": call, "is_wait": wait} for call, wait in events], call=number, is_wait=pl.Boolean),
+        frame([{"event": event, "call": call} for event, call in handed], event=number, call=number),
     )  # fmt: skip
 
 
@@ -91,14 +99,15 @@ def test_a_real_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = ks.read(need(TRACES / "resnet50-v100-2021.json.gz"))
     monkeypatch.setattr(graph, "_traceparse", SimpleNamespace(DependencyGraph=building))
     found = analysis.critical_path(trace, 6)
-    host, callers, works, waits, others = asked
+    host, callers, works, waits, others, handed = asked
     assert works["process"].n_unique() == 1
     twin = Graph(
-        [Host(*row) for row in host.select("track", "start_ns", "dur_ns").rows()],
+        [Host(*row) for row in host.select("track", "start_ns", "dur_ns", "is_operator").rows()],
         dict(callers.rows()),
         [Work(*row) for row in works.select("stream", "start_ns", "dur_ns", "launch", "is_copy").rows()],
         [Wait(*row) for row in waits.select("call", "on", "until", "stream", "only_waits").rows()],
         others.select("call", "is_wait").rows(),
+        handed.rows(),
     )
     every = [1.0] * (host.height + works.height)
     times = twin.replay(every, every)

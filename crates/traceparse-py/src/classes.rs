@@ -113,8 +113,10 @@ methods! {
             gpu: Frame,
             waits: Frame,
             events: Frame,
+            handed: Frame,
         ) -> PyResult<Self> {
-            let graph = || dependencies::DependencyGraph::new(&host, &callers, &gpu, &waits, &events);
+            let graph =
+                || dependencies::DependencyGraph::new(&host, &callers, &gpu, &waits, &events, &handed);
             run(py, || graph().map(Arc::new)).map(Self)
         }
 

@@ -72,6 +72,8 @@ pub(super) struct Finder<'a> {
     pub(super) copies: &'a BooleanBuffer,
     /// Process of each GPU operation.
     pub(super) processes: &'a [u32],
+    /// Whether each event of the host is an operator that computes.
+    pub(super) operators: &'a BooleanBuffer,
     pub(super) edges: Vec<Edge>,
     /// Typical time from a call to its operation on an idle stream, ns.
     pub(super) delay: i64,
@@ -85,6 +87,7 @@ impl Finder<'_> {
         mut self,
         waits: &[Wait],
         events: &[(u32, bool)],
+        handed: &[(u32, u32)],
         callers: &HashMap<u32, i64>,
     ) -> Vec<Edge> {
         let streams: Vec<Stream> =
@@ -100,6 +103,7 @@ impl Finder<'_> {
         self.add_events(events);
         self.add_unrecorded(&streams, &waiting);
         self.add_threads(callers);
+        self.add_handed(handed);
         self.edges
     }
 
@@ -458,6 +462,66 @@ impl Finder<'_> {
                 }
             }
         }
+    }
+}
+
+impl Finder<'_> {
+    /// Work that calls hand to other threads: pairs of the event there and the call.
+    ///
+    /// It starts after the call and what its thread did before, and the calling thread waits for its end: where that
+    /// did nothing else then.
+    fn add_handed(&mut self, handed: &[(u32, u32)]) {
+        let node_of = |lanes: &Lanes, &(event, call): &(u32, u32)| {
+            let [event, call] = [event, call].map(|at| lanes.starts[at as usize]);
+            (lanes.lane_of(event) != lanes.lane_of(call)).then_some((event, call))
+        };
+        let handed: Vec<_> =
+            handed.iter().filter_map(|pair| Some((pair.0, node_of(self.lanes, pair)?))).collect();
+        let before = |node: u32| (!self.lanes.is_first(node)).then(|| self.time(node - 1));
+        let waited =
+            |&(_, (event, call)): &(u32, (u32, u32))| (self.time(event), self.time(call), before(event));
+        let times: Vec<(i64, i64, Option<i64>)> = handed.iter().map(waited).collect();
+        let is_free =
+            |&&(_, call, before): &&(i64, i64, Option<i64>)| before.is_none_or(|before| before <= call);
+        let delay = typical(times.iter().filter(is_free).map(|&(start, call, _)| start.saturating_sub(call)));
+        for &(_, (event, call)) in &handed {
+            self.add(call, event, Kind::Thread, delay);
+            if self.lanes.is_first(event) {
+                self.lanes.lengths[event as usize] = NO_EDGE;
+            } else {
+                self.shorten(event, delay);
+            }
+        }
+        for &(event, (_, call)) in &handed {
+            let ended = self.lanes.ends[event as usize];
+            if let Some(resumed) = self.resumed(self.lanes.lane_of(call), event, ended) {
+                self.add_return(ended, resumed, Kind::Thread);
+            }
+        }
+    }
+
+    /// The node with which a thread went on after an event of another, for which it waited longest.
+    ///
+    /// It goes on when the work is done, which may be before the end of the event.
+    fn resumed(&self, thread: usize, event: u32, ended: u32) -> Option<u32> {
+        let end = self.time(ended);
+        let took = end.saturating_sub(self.time(self.lanes.starts[event as usize]));
+        let since = end.saturating_sub(NEAR_NS.max(took / NEAR_PART));
+        let last = self.lanes.last_until(&self.lanes.times, thread, end)? + 1;
+        let nodes = self.lanes.lane(thread);
+        let before = (nodes.start as u32 + 1..=last).rev();
+        let near = before.take_while(|&node| node == last || self.time(node) >= since);
+        let idle = near.filter(|&node| (node as usize) < nodes.end && !self.is_computing(node - 1, node));
+        let waited = |node: u32| self.time(node).min(end).saturating_sub(self.time(node - 1));
+        let longest = idle.max_by_key(|&node| waited(node))?;
+        (waited(longest) >= SHORTEST_WAIT_NS).then_some(longest)
+    }
+
+    /// Whether an operator ran, without a record of what it did, from one node of a thread to the next.
+    fn is_computing(&self, from: u32, to: u32) -> bool {
+        let owner = self.lanes.owners[to as usize] as usize;
+        let is_leaf = self.lanes.starts.get(owner) == Some(&from) && self.lanes.ends[owner] == to;
+        is_leaf && self.operators.value(owner)
     }
 }
 

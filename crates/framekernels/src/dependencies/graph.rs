@@ -30,15 +30,21 @@ pub struct DependencyGraph {
 impl DependencyGraph {
     /// Builds the graph of events of the host and of GPU operations.
     ///
-    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns` and `class` (3 for a launch, 0 for
-    /// that of the event around it, or for a launch of GPU work). `callers` has `event` (position in `host`) of autograd and `track`, which
-    /// waits for it.
-    /// `gpu` has
-    /// `row`, `stream` (a number), `process`, `start_ns`, `dur_ns`, `launch` (position in `host`; null for none)
-    /// and `is_copy`. `waits` has `call` and `until` (positions in `host`; see [`Wait`]), `process`, `on` and
+    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns`, `is_operator` (whether it computes) and
+    /// `class` (3 for a launch, 0 for that of the event around it, or for a launch of GPU work). `callers` has `event`
+    /// (position in `host`) of autograd and `track`, which waits for it. `handed` has `event` and `call`, which handed
+    /// the event to another thread and waits for it. `gpu` has `row`, `stream` (a number), `process`, `start_ns`,
+    /// `dur_ns`, `launch` (position in `host`; null for none) and `is_copy`. `waits` has `call` and `until` (positions in `host`; see [`Wait`]), `process`, `on` and
     /// `stream` (numbers of streams) and `only_waits`. `events` has `call` (position in `host`) of calls that record an
     /// event or, as `is_wait` says, let a stream wait for one, without a record of which event and stream.
-    pub fn new(host: &Frame, callers: &Frame, gpu: &Frame, waits: &Frame, events: &Frame) -> Result<Self> {
+    pub fn new(
+        host: &Frame,
+        callers: &Frame,
+        gpu: &Frame,
+        waits: &Frame,
+        events: &Frame,
+        handed: &Frame,
+    ) -> Result<Self> {
         let (calls, works) = (host.height(), gpu.height());
         let nodes = calls.checked_add(works).and_then(|events| events.checked_mul(2));
         nodes.filter(|&nodes| nodes < NONE as usize).ok_or_else(|| invalid("too many events"))?;
@@ -62,17 +68,20 @@ impl DependencyGraph {
         let (of_autograd, tracks) = (callers.u32_array("event")?, callers.i64_array("track")?);
         let callers: HashMap<u32, i64> = of_autograd.iter().copied().zip(tracks.iter().copied()).collect();
         let copies = gpu.filled_array::<BooleanArray>("is_copy")?.values();
+        let operators = host.flags("is_operator")?;
         let finder = Finder {
             lanes: &mut lanes,
             calls,
             launches: &launches,
             copies,
             processes: &gpu.u32_array("process")?,
+            operators: &operators,
             edges: Vec::new(),
             delay: 0,
             gap: 0,
         };
-        let mut edges = finder.find(&waits_of(waits, calls)?, &events_of(events, calls)?, &callers);
+        let (waits, events) = (waits_of(waits, calls)?, events_of(events, calls)?);
+        let mut edges = finder.find(&waits, &events, &handed_of(handed, calls)?, &callers);
         edges.sort_by_key(|edge| edge.target);
         let (runs, cut) = order(&lanes, &mut edges);
         settle(&mut lanes, &mut edges);
@@ -159,6 +168,14 @@ fn events_of(events: &Frame, calls: usize) -> Result<Vec<(u32, bool)>> {
     check(&call, calls)?;
     let event = |at: usize| (call[at], is_set(&is_wait, at));
     Ok((0..events.height()).map(event).filter(|event| event.0 != NONE).collect())
+}
+
+fn handed_of(handed: &Frame, calls: usize) -> Result<Vec<(u32, u32)>> {
+    let (event, call) = (handed.u32_array("event")?, handed.u32_array("call")?);
+    check(&event, calls)?;
+    check(&call, calls)?;
+    let pairs = event.iter().copied().zip(call.iter().copied());
+    Ok(pairs.filter(|&(event, call)| event != NONE && call != NONE).collect())
 }
 
 /// Refuses positions beyond the events of the host.

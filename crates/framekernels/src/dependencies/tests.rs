@@ -22,6 +22,8 @@ struct Events {
     waits: Vec<[u32; 4]>,
     /// Calls that record an event, or let a stream wait for one.
     events: Vec<(u32, bool)>,
+    /// Events that calls handed to other threads.
+    handed: Vec<(u32, u32)>,
     /// Launches without an operation.
     missing: std::ops::Range<u32>,
 }
@@ -36,6 +38,7 @@ impl Events {
             ("track", column(self.host.iter().map(|event| event.0))),
             ("start_ns", column(self.host.iter().map(|event| event.1))),
             ("dur_ns", column(self.host.iter().map(|event| event.2))),
+            ("is_operator", column(self.host.iter().map(|event| event.2 % 2 == 1))),
             ("class", column((0..).zip(&self.host).map(|(at, _)| if launches(at) { 3_u8 } else { 0 }))),
         ]);
         let callers = frame([
@@ -64,7 +67,11 @@ impl Events {
             ("call", positions(self.events.iter().map(|event| event.0).collect())),
             ("is_wait", column(self.events.iter().map(|event| event.1))),
         ]);
-        Arc::new(DependencyGraph::new(&host, &callers, &gpu, &waits, &events).unwrap())
+        let handed = frame([
+            ("event", positions(self.handed.iter().map(|pair| pair.0).collect())),
+            ("call", positions(self.handed.iter().map(|pair| pair.1).collect())),
+        ]);
+        Arc::new(DependencyGraph::new(&host, &callers, &gpu, &waits, &events, &handed).unwrap())
     }
 
     /// Start and end of every event.
@@ -273,6 +280,31 @@ fn a_thread_waits_for_the_thread_of_autograd() {
 }
 
 #[test]
+fn a_call_waits_for_what_it_handed_to_another_thread() {
+    let us = 1_000;
+    let host = vec![
+        (1, 0, 10 * us, None),        // 0: the call
+        (2, 30 * us, 100 * us, None), // 1: its work
+        (1, 150 * us, 20 * us, None), // 2: what comes after it
+    ];
+    let mut events = Events { host, handed: vec![(1, 0)], ..Events::default() };
+    let expected = [
+        (0, 30 * us, Some(1), "thread"),
+        (30 * us, 100 * us, Some(1), "host"),
+        (130 * us, 20 * us, Some(2), "thread"),
+        (150 * us, 20 * us, Some(2), "host"),
+    ];
+    assert_eq!(path(&events.graph(), 0, 170 * us), expected);
+    // If it takes no time, the next event starts as long after it as it did.
+    let found = changed(&events.graph(), &[(1.0, 1.0), (0.0, 1.0), (1.0, 1.0)]);
+    assert_eq!(found[2], (50 * us, 70 * us));
+    // An operator that ran all the time was not waiting.
+    events.host.push((1, 20 * us, 120 * us + 1, None));
+    let found = changed(&events.graph(), &[(1.0, 1.0), (0.0, 1.0), (1.0, 1.0), (1.0, 1.0)]);
+    assert_eq!(found[2], (150 * us, 170 * us));
+}
+
+#[test]
 fn clocks_that_disagree_are_cut() {
     // The host waits for a kernel that it launches only after the wait.
     let mut events = step();
@@ -295,9 +327,10 @@ fn any_events() -> impl Strategy<Value = Events> {
         let gpu = vec((0..3_u32, 0..80_i64, 0..30_i64, call(), any::<bool>()), 0..12);
         let waits = vec((call(), stream(), call(), stream()), 0..6);
         let events = vec((call(), any::<bool>()), 0..6);
-        (Just(host), gpu, waits, events).prop_map(|(host, gpu, waits, events)| {
+        let handed = vec((call(), call()), 0..4);
+        (Just(host), gpu, waits, events, handed).prop_map(|(host, gpu, waits, events, handed)| {
             let waits = waits.into_iter().map(|(call, on, until, stream)| [call, on, until, stream]);
-            Events { host, gpu, waits: waits.collect(), events, ..Events::default() }
+            Events { host, gpu, waits: waits.collect(), events, handed, ..Events::default() }
         })
     })
 }

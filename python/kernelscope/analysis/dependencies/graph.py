@@ -87,7 +87,7 @@ def dependencies(trace: Trace) -> Dependencies:
     numbered = streams.keys.with_row_index("number").with_columns(process=of_stream)
     waits = _waits(trace, calls, numbered, of_call)
     graph = _traceparse.DependencyGraph(
-        host.select("row", "track", "start_ns", "dur_ns", "class"),
+        host.select("row", "track", "start_ns", "dur_ns", "class", "is_operator"),
         _callers(trace),
         gpu.select(
             "row",
@@ -100,6 +100,7 @@ def dependencies(trace: Trace) -> Dependencies:
         ),
         waits,
         _events(calls.with_columns(call=places), waits),
+        _handed(trace),
     )
     columns = ("row", "table", "kind", "name", "class")
     of_host = pl.Series(BOUNDS, dtype=_CLASS).gather(taken(graph.classes(), "class"))
@@ -144,6 +145,7 @@ def _slices(frame: pl.DataFrame, table: str, kind: pl.Expr, activity: pl.Expr | 
         pl.col("dur_ns").fill_null(0),
         pl.lit(table, _TABLE).alias("table"),
         kind.alias("kind"),
+        ((kind == _kind("operator")) & doing.is_null()).alias("is_operator"),
         pl.coalesce(*(pl.when(doing == name).then(pl.lit(number)) for name, number in _ACTIVITIES.items()), 0)
         .cast(pl.UInt8)
         .alias("class"),
@@ -199,6 +201,13 @@ def _events(calls: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
     known = waits.drop_nulls("stream")["call"].implode()
     events = calls.filter(pl.col("records") | (pl.col("awaits") & ~pl.col("call").is_in(known)))
     return events.select("call", is_wait="awaits")
+
+
+def _handed(trace: Trace) -> pl.DataFrame:
+    """Communication on other threads, and the calls that handed it to these: ``event``, ``call``."""
+    told = trace.collectives.select("row", "call_row").drop_nulls()
+    event, call = (positions(trace.ops["row"], told[column]) for column in ("row", "call_row"))
+    return pl.DataFrame({"event": event, "call": call}).unique("event").drop_nulls().sort("event")
 
 
 def _recorded_waits(trace: Trace, streams: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
