@@ -415,7 +415,8 @@ def test_a_lake_is_answered_or_told_that_it_cannot_be(ask: Callable[..., Any], l
         parameters[traces[0]].annotation
     )
     if takes_lakes:
-        ask(**dict.fromkeys(traces, lake))
+        more: dict[str, Any] = {"changes": {}} if "changes" in needed else {}
+        ask(**dict.fromkeys(traces, lake), **more)
     else:
         for value in (lake, lake.gpu_ops, "lake/", None):
             with pytest.raises(InvalidArgumentError, match="needs one trace"):

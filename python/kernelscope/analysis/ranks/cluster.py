@@ -91,7 +91,12 @@ Source: TypeAlias = "Trace | Sequence[Trace] | Lake"
 
 
 def one_trace(source: Source) -> Trace | None:
-    """Returns the source if it is the trace of one rank."""
+    """Returns the source if it is the trace of one rank.
+
+    Raises: InvalidArgumentError: it is a path.
+    """
+    if isinstance(source, str | os.PathLike):
+        raise InvalidArgumentError(f"{source} is a path: pass the result of kernelscope.read or scan")
     return source if isinstance(source, Trace) and not source.parts else None
 
 
