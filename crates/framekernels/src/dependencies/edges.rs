@@ -54,6 +54,20 @@ pub(super) struct Wait {
     pub(super) only_waits: bool,
 }
 
+/// A call of which [`Finder::add_events`] keeps track, with the start of an operation.
+enum Moment {
+    /// Records an event after the operation.
+    Record(u32),
+    /// Launches the operation, after a number of waits for events.
+    Launch(u32, usize),
+}
+
+impl Moment {
+    fn waits(&self) -> bool {
+        !matches!(self, Self::Launch(_, 0))
+    }
+}
+
 /// The operations of a stream in order of their starts.
 struct Stream {
     lane: usize,
@@ -211,44 +225,60 @@ impl Finder<'_> {
         if events.is_empty() {
             return;
         }
-        // Calls in order of their starts, with the first and the last operation of those that launch.
-        let mut launched: HashMap<u32, (u32, u32)> = HashMap::new();
+        // Of each call, the first and the last operation that it launched.
+        let mut launched = vec![(NONE, NONE); self.calls];
         for (at, &call) in (self.calls..).zip(self.launches).filter(|&(_, &call)| call != NONE) {
-            let node = self.lanes.starts[at];
-            let known = launched.entry(call).or_insert((node, node));
-            *known = (known.0.min(node), known.1.max(node));
+            let (node, known) = (self.lanes.starts[at], &mut launched[call as usize]);
+            *known = if known.0 == NONE { (node, node) } else { (known.0.min(node), known.1.max(node)) };
         }
-        let calls = events.iter().map(|event| event.0).chain(launched.keys().copied());
-        let mut calls: Vec<u32> = calls.map(|call| self.lanes.starts[call as usize]).collect();
-        calls.sort_unstable_by_key(|&node| (self.time(node), node));
-        let waits: HashMap<u32, bool> = events.iter().copied().collect();
-        let mut last: Vec<Option<u32>> = vec![None; self.lanes.threads];
-        let mut awaited = vec![0; self.lanes.threads];
+        let mut is_wait = vec![None; self.calls];
+        events.iter().for_each(|&(call, waits)| is_wait[call as usize] = Some(waits));
+        // In order of time: what was launched before a record, or the number of waits before a launch.
+        let mut moments: Vec<(i64, u32, Moment)> = Vec::new();
+        for lane in 0..self.lanes.threads {
+            let (mut last, mut waits) = (None, 0);
+            for node in self.lanes.lane(lane).map(|node| node as u32) {
+                let call = self.lanes.events[node as usize] as usize;
+                let (first, latest) = launched[call];
+                if (first == NONE && is_wait[call].is_none()) || self.lanes.starts[call] != node {
+                    continue;
+                }
+                let moment = match (first, is_wait[call]) {
+                    (NONE, Some(true)) => {
+                        waits += 1;
+                        None
+                    }
+                    (NONE, _) => last.map(Moment::Record),
+                    _ => {
+                        last = Some(latest);
+                        Some(Moment::Launch(first, std::mem::take(&mut waits))).filter(Moment::waits)
+                    }
+                };
+                moments.extend(moment.map(|moment| (self.time(node), node, moment)));
+            }
+        }
+        moments.sort_unstable_by_key(|&(time, node, _)| (time, node));
         // The last operation before each event, the latest event of a stream last.
         let mut recorded: Vec<u32> = Vec::new();
-        for node in calls {
-            let (call, thread) = (self.lanes.events[node as usize], self.lanes.lane_of(node));
-            if let Some(&(first, latest)) = launched.get(&call) {
-                let process = self.process_of(first);
-                let lane = self.lanes.lane_of(first);
-                let others = recorded
-                    .iter()
-                    .rev()
-                    .filter(|&&node| self.lanes.lane_of(node) != lane && self.process_of(node) == process);
-                let sources: Vec<u32> = others.take(awaited[thread]).map(|&node| node + 1).collect();
-                for ended in sources {
-                    if self.time(ended) <= self.time(first) {
-                        self.add(ended, first, Kind::Event, self.gap);
+        for (.., moment) in moments {
+            match moment {
+                Moment::Record(node) => {
+                    let lane = self.lanes.lane_of(node);
+                    recorded.retain(|&other| self.lanes.lane_of(other) != lane);
+                    recorded.push(node);
+                }
+                Moment::Launch(first, waits) => {
+                    let (lane, process) = (self.lanes.lane_of(first), self.process_of(first));
+                    let is_other =
+                        |&&node: &&u32| self.lanes.lane_of(node) != lane && self.process_of(node) == process;
+                    let awaited: Vec<u32> =
+                        recorded.iter().rev().filter(is_other).take(waits).map(|&node| node + 1).collect();
+                    for ended in awaited {
+                        if self.time(ended) <= self.time(first) {
+                            self.add(ended, first, Kind::Event, self.gap);
+                        }
                     }
                 }
-                awaited[thread] = 0;
-                last[thread] = Some(latest);
-            } else if waits[&call] {
-                awaited[thread] += 1;
-            } else if let Some(node) = last[thread] {
-                let lane = self.lanes.lane_of(node);
-                recorded.retain(|&other| self.lanes.lane_of(other) != lane);
-                recorded.push(node);
             }
         }
     }
