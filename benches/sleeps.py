@@ -26,7 +26,7 @@ def compared(kind: str, phase: str, options: argparse.Namespace) -> list[Row]:
     """Runs a job, and returns the medians of its steps on each rank."""
     with tempfile.TemporaryDirectory() as folder:
         asked = [kind, "2", folder, "--phase", phase]
-        for name in ("delay_ms", "steps", "width"):
+        for name in ("delay_ms", "steps", "width", "device_ms"):
             asked += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
         subprocess.run([sys.executable, str(PROGRAM), *asked], check=True, stderr=subprocess.DEVNULL)
         traces = [ks.read(path) for path in sorted(Path(folder).iterdir())]
@@ -51,7 +51,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--delay-ms", type=float, default=40, help="of each sleep (default: 40)")
     parser.add_argument("--steps", type=int, default=20, help="of each job (default: 20)")
-    parser.add_argument("--width", type=int, default=768, help="of the layers (default: 768)")
+    parser.add_argument("--width", type=int, default=128, help="of the layers (default: 128)")
+    device_help = "wait of each block on both ranks, which leaves its core to the others (default: 20)"
+    parser.add_argument("--device-ms", type=float, default=20, help=device_help)
     options = parser.parse_args()
     rows = [row for kind in JOBS for phase in PHASES for row in compared(kind, phase, options)]
     print(Table("Steps without a sleep", COLUMNS, rows))

@@ -27,6 +27,8 @@ LATE_PHASES = {"ddp": "forward", "fsdp": "backward", "tp": "optimizer", "pp": "f
 
 PHASES = ("loader", "forward", "backward", "optimizer")
 WIDTH = 32
+DEVICE_S = "DEVICE_S"
+"""Environment variable with the time that each block waits, as for a device, which leaves cores to others."""
 _BATCH = 8
 _MICRO_BATCHES = 4
 
@@ -50,11 +52,13 @@ class Block(nn.Module):
 
     def __init__(self, sleep: Sleep, phase: str, width: int) -> None:
         super().__init__()
+        self.device_s = float(os.environ.get(DEVICE_S, "0"))
         self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
         self.sleep, self.phase = sleep, phase
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         hidden = torch.relu(self.up(batch))
+        time.sleep(self.device_s)
         if self.phase == "forward":
             self.sleep.now()
         if self.phase == "backward":
@@ -213,7 +217,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--phase", choices=PHASES, help="that is late (default: as in the recorded traces)")
     parser.add_argument("--width", type=int, default=WIDTH, help="of the layers")
+    parser.add_argument("--device-ms", type=float, default=0, help="wait of each block, as for a device")
     options = parser.parse_args()
+    os.environ[DEVICE_S] = str(options.device_ms / 1000)
     run(
         options.kind,
         options.ranks,
