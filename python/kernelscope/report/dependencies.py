@@ -7,8 +7,7 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
-from kernelscope.analysis.ranks.cluster import one_trace, windows_of
-from kernelscope.batch.lake import Lake
+from kernelscope.analysis.ranks.cluster import Lake, one_trace, windows_of
 from kernelscope.escaping import for_csv
 from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump, listed
 from kernelscope.report.text import summary

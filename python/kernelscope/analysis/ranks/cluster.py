@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 import polars as pl
@@ -66,6 +67,11 @@ _STEP_SCHEMA: dict[str, pl.DataType] = {
 
 class Lake(Protocol):
     """Tables of many ranks, as opened by ``kernelscope.scan``."""
+
+    @property
+    def path(self) -> Path | str:
+        """The folder, or its URL."""
+        ...
 
     @property
     def tables(self) -> Mapping[str, pl.LazyFrame]:
