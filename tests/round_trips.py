@@ -26,12 +26,13 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
     text = pl.col(pl.Categorical).cast(pl.String)
     ids = [pl.coalesce(pl.col(f"{kind}id").cast(pl.String), f"{kind}id_text").fill_null("?") for kind in "pt"]
     tracks = trace.threads.with_columns(text).select("track", _track=pl.concat_str(ids, separator="/"))
+    drawn = trace.spans.filter(pl.col("category").cast(pl.String) == CATEGORY)["row"].implode()
     tables: dict[str, pl.DataFrame] = {}
     for name, frame in trace.tables.items():
         if name in _ABOUT_THE_FILE:
             continue
         frame = frame.with_columns(text)
-        if "category" in frame.columns and name in ("flows", "counters"):
+        if "category" in frame.columns and name in ("flows", "counters", "spans"):
             frame = frame.filter(pl.col("category").ne_missing(CATEGORY))
         for column in (c for c in _ROWS if c in frame.columns):
             rows = frame.select(_row=column).join(places, on="_row", how="left", maintain_order="left")
@@ -41,7 +42,8 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
             frame = frame.join(of_track, on=column, how="left", maintain_order="left")
             frame = frame.drop(column).rename({"_track": column})
         if name == "extra_args":
-            frame = frame.filter(pl.col("value") != f'"{CATEGORY}"').sort("row", "key", "value")
+            is_added = (pl.col("value") == f'"{CATEGORY}"') | pl.col("row").is_in(drawn)
+            frame = frame.filter(~is_added).sort("row", "key", "value")
         if name == "threads":
             frame = frame.sort("track")
         tables[name] = frame

@@ -297,12 +297,15 @@ def test_damaged_events_are_valid_now(tmp_path: Path) -> None:
     assert differences(trace, ks.read(tmp_path / "perfetto.json", strict=True)) == []
 
 
+def _added(events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The ends of the arrows that were added under a name."""
+    return [e for e in events if e.get("cat") == CATEGORY and e["name"] == name and e["ph"] in "sf"]
+
+
 def test_arrows_are_added_only_where_there_are_none(demo: Path, tmp_path: Path) -> None:
     trace = ks.read(demo)
     recorded = trace.flows.filter(pl.col("category") == "ac2g")["id"]
-    arrows = [
-        e for e in written(trace, tmp_path / "a.json") if e.get("cat") == CATEGORY and e["name"] == "launch"
-    ]
+    arrows = _added(written(trace, tmp_path / "a.json"), "launch")
     linked = trace.gpu_ops.filter(pl.col("launch_row").is_not_null())
     assert recorded.len() > 0
     # Of the kernels of one launch only the first has a recorded arrow that viewers draw.
@@ -312,7 +315,7 @@ def test_arrows_are_added_only_where_there_are_none(demo: Path, tmp_path: Path) 
     # Without the recorded ones, every launch gets an arrow to its work, from and to where these begin.
     bare = dataclasses.replace(trace, flows=trace.flows.clear())
     events = written(bare, tmp_path / "b.json")
-    added = [e for e in events if e.get("cat") == CATEGORY and e["name"] == "launch"]
+    added = _added(events, "launch")
     starts = {e["id"]: e for e in added if e["ph"] == "s"}
     ends = {e["id"]: e for e in added if e["ph"] == "f"}
     assert len(starts) == len(ends) == linked.height
@@ -324,8 +327,7 @@ def test_arrows_are_added_only_where_there_are_none(demo: Path, tmp_path: Path) 
     }
     assert {(e["tid"], e["ts"]) for e in starts.values()} <= calls
     assert {(e["pid"], e["tid"], e["ts"]) for e in ends.values()} <= work
-    gradients = [e for e in events if e.get("cat") == CATEGORY and e["name"] == "gradient"]
-    assert len(gradients) > 10
+    assert len(_added(events, "gradient")) > 10
 
 
 def test_curves_of_utilisation_and_memory(demo: Path, tmp_path: Path) -> None:
@@ -381,7 +383,7 @@ def test_databases_too(tmp_path: Path) -> None:
     operators = trace.ops.filter(~pl.col("is_annotation")).height
     assert by_category["cpu_op"] == operators > 0
     assert by_category["nvtx"] >= trace.ranges.height - trace.ops.height > 0
-    arrows = [e for e in events if e.get("cat") == CATEGORY and e["ph"] == "s"]
+    arrows = [e for e in _added(events, "launch") if e["ph"] == "s"]
     assert len(arrows) == trace.gpu_ops["launch_row"].drop_nulls().len()
     assert ks.read(tmp_path / "perfetto.json").gpu_ops.height == trace.gpu_ops.height
 

@@ -26,7 +26,7 @@ def write_perfetto(trace: Trace, out: Path) -> None:
 
     Events keep their order and arguments, including arguments without a column. Repaired events are valid,
     dropped events are missing. Added events have the category ``kernelscope``; see docs/convert.md. Memory
-    use is that of one part of the trace, independent of its size.
+    use is that of one part of the trace, independent of its size, and of the graph of dependencies.
 
     Raises: OSError: the file cannot be written.
     """

@@ -1,0 +1,82 @@
+"""The critical path in a file for Perfetto: a track that fills the trace, and arrows between its events."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import kernelscope as ks
+from kernelscope import _traceparse, analysis
+from kernelscope.report.conversion import convert
+from kernelscope.report.perfetto.path_events import TRACK
+from round_trips import differences
+
+
+def nanoseconds(microseconds: Any) -> int:
+    return round(float(microseconds) * 1000)
+
+
+def converted(trace: ks.Trace, out: Path) -> list[dict[str, Any]]:
+    convert(trace, "perfetto", out)
+    return json.loads(out.read_text(), parse_float=str, parse_int=str)["traceEvents"]
+
+
+@pytest.fixture(params=["kineto", "nsys"])
+def trace(request: pytest.FixtureRequest, tmp_path: Path) -> ks.Trace:
+    if request.param == "nsys":
+        path = tmp_path / "demo.sqlite"
+        _traceparse.write_demo_database(path, kind="nsys", size_bytes=1_000_000, ranks=1, seed=1)
+        return ks.read(path)
+    written = _traceparse.write_demo(
+        tmp_path, size_bytes=500_000, ranks=2, seed=1, layout="native", gzip=False, truth=False
+    )
+    return ks.read(written[0][0])
+
+
+def test_the_path_fills_its_track(trace: ks.Trace, tmp_path: Path) -> None:
+    events = converted(trace, tmp_path / "out.json")
+    found = [event for event in events if event.get("pid") == TRACK]
+    path = analysis.critical_path(trace)
+    names, reached = [event["name"] for event in found], path["start_ns"][0]
+    assert all(name != other for name, other in itertools.pairwise(names))
+    assert sum(int(event["args"]["segments"]) for event in found) == path.height
+    for event in found:
+        inside = path.filter(pl.col("start_ns").is_between(reached, reached + nanoseconds(event["dur"]) - 1))
+        assert inside["bound_by"].unique().to_list() == [event["name"]]
+        reached += nanoseconds(event["dur"])
+    assert reached == path["start_ns"][-1] + path["dur_ns"][-1]
+    if trace.meta.format == "kineto":
+        assert differences(trace, ks.read(tmp_path / "out.json", strict=True)) == []
+
+
+def test_arrows_lead_from_event_to_event(trace: ks.Trace, tmp_path: Path) -> None:
+    events = converted(trace, tmp_path / "out.json")
+    slices = [
+        (event["pid"], event["tid"], nanoseconds(event["ts"]), nanoseconds(event["dur"]))
+        for event in events
+        if event["ph"] == "X" and event.get("pid") != TRACK
+    ]
+    arrows = [event for event in events if event["name"] == "critical path"]
+    starts, ends = ({event["id"]: event for event in arrows if event["ph"] == phase} for phase in "sf")
+    assert starts.keys() == ends.keys()
+    assert starts
+    others = {event["id"] for event in events if event["ph"] in "sf" and event["name"] != "critical path"}
+    assert others.isdisjoint(starts)
+    for arrow in arrows:
+        at = nanoseconds(arrow["ts"])
+        assert any(
+            (arrow["pid"], arrow["tid"]) == (pid, tid) and start <= at <= start + length
+            for pid, tid, start, length in slices
+        ), arrow
+    for number, start in starts.items():
+        assert (start["pid"], start["tid"]) != (ends[number]["pid"], ends[number]["tid"])
+
+
+def test_without_events_there_is_no_path(tmp_path: Path) -> None:
+    (tmp_path / "empty.json").write_text('{"traceEvents": []}')
+    assert converted(ks.read(tmp_path / "empty.json"), tmp_path / "out.json") == []
