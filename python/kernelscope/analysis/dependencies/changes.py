@@ -147,12 +147,16 @@ def _marked(trace: Trace, graph: Dependencies, kind: str, pattern: str) -> tuple
     return named, named
 
 
-def rows_named(trace: Trace, kind: str, pattern: str) -> pl.Series:
-    """Returns the row numbers of events of a kind of change, whose names match the pattern of a shell.
+def as_regex(pattern: str, prefix: str = "") -> str:
+    """Returns the regular expression of a pattern of a shell, which follows a prefix.
 
     Upper and lower case are the same.
     """
     wild = {"*": ".*", "?": "."}
-    body = "".join(wild.get(letter, re.escape(letter)) for letter in pattern)
-    regex = f"(?is)^{EITHER if kind == 'module' else ''}{body}$"
+    return f"(?is)^{prefix}{''.join(wild.get(letter, re.escape(letter)) for letter in pattern)}$"
+
+
+def rows_named(trace: Trace, kind: str, pattern: str) -> pl.Series:
+    """Returns the row numbers of events of a kind of change, whose names match the pattern of a shell."""
+    regex = as_regex(pattern, EITHER if kind == "module" else "")
     return pl.concat([rows_like(trace, table, regex, "row")["row"] for table in _TABLES[kind]])

@@ -1,12 +1,11 @@
 """Changes of a prediction for some ranks: a rank, the ranks of a host or a pipeline stage, and links."""
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.dependencies.changes import OF_RANKS
+from kernelscope.analysis.dependencies.changes import OF_RANKS, as_regex
 from kernelscope.analysis.ranks.cluster import Cluster
 from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.errors import InvalidArgumentError
@@ -58,9 +57,7 @@ def rank_changes(cluster: Cluster, calls: pl.DataFrame, changes: Mapping[str, fl
 
 
 def _selected(cluster: Cluster, kind: str, pattern: str) -> list[int]:
-    wild = {"*": ".*", "?": "."}
-    regex = "".join(wild.get(letter, re.escape(letter)) for letter in pattern)
-    is_named = pl.col(OF_RANKS[kind]).cast(pl.String).str.contains(f"(?i)^{regex}$")
+    is_named = pl.col(OF_RANKS[kind]).cast(pl.String).str.contains(as_regex(pattern))
     return cluster.ranks.filter(is_named)["rank"].to_list()
 
 

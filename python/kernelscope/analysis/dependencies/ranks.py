@@ -59,11 +59,8 @@ def member_of(
     changed, missing = factors(trace, graph, changes, among)
     by = changed["own"].gather(meetings["event"])
     if share != 1:
-        own = changed["own"] * pl.select(pl.when(among).then(share).otherwise(1.0)).to_series()
-        waiting = (
-            changed["waiting"] * pl.select(pl.when(among).then(min(share, 1.0)).otherwise(1.0)).to_series()
-        )
-        changed = changed.with_columns(own=own, waiting=waiting)
+        shared = pl.select(pl.when(among).then(share).otherwise(1.0)).to_series()
+        changed = changed.with_columns(pl.col("own") * shared, pl.col("waiting") * shared.clip(upper_bound=1))
     replay = graph.graph.replay(changed) if changes or share != 1 else graph.replay
     count = trace.steps.height
     marks = step_marks(trace)
