@@ -278,6 +278,8 @@ def questions() -> Iterator[tuple[str, Callable[[Any], object]]]:
     for change in ("kernel:*", "op:*", "module:*", "launch", "sync"):
         yield f"what_if {change}", partial(_with, analysis.what_if, changes={change: 0.5})
     yield "critical_path_table", partial(_with, analysis.critical_path_table, by=("op", "python", "category"))
+    yield "critical_path of ranks", lambda trace: analysis.critical_path([trace])
+    yield "what_if of ranks", lambda trace: analysis.what_if([trace], {"rank:*": 0.5})
     yield "annotation_breakdown", partial(_with, compat.hta.annotation_breakdown, on_gpu=True)
     averages = compat.torch_profiler.key_averages
     yield "table", lambda trace: averages(trace, group_by_input_shape=True, group_by_stack_n=3).table()

@@ -59,8 +59,9 @@ def _window_of(job: Job, step: int | None) -> tuple[int, int]:
     steps = job.steps if step is None else job.steps.filter(pl.col("step") == step)
     if steps.is_empty():
         known = job.steps["step"].drop_nulls()
-        numbers = f"steps are {known.min()} to {known.max()}" if known.len() else "no rank has steps"
-        raise InvalidArgumentError(f"there is no step {step}: {numbers}")
+        if known.is_empty():
+            raise InvalidArgumentError("the ranks have no steps")
+        raise InvalidArgumentError(f"there is no step {step}: steps are {known.min()} to {known.max()}")
     recorded = job.nodes["recorded_ns"]
     last = recorded.gather(steps["end"]).arg_max() or 0
     start_ns = recorded.gather(steps["start"]).min()
