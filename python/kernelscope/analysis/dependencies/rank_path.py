@@ -45,11 +45,13 @@ def path_of_ranks(
     """
     job = job_of(source, {}, executor=executor)
     hops = _hops(job, *_window_of(job, step))
-    of_member = {number: [hop for hop in hops if hop.member == number] for number in range(len(job.windows))}
+    of_member: dict[int, list[_Hop]] = {}
+    for hop in hops:
+        of_member.setdefault(hop.member, []).append(hop)
+    # A step that takes no time has no path, but columns.
     tasks = [
         (job.windows[number], own, job.rows[number], job.shifts[number], columns)
-        for number, own in of_member.items()
-        if own
+        for number, own in (of_member or {0: []}).items()
     ]
     return pl.concat(Workshop(executor=executor).run(_of_member, tasks)).sort("start_ns")
 
