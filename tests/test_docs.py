@@ -14,8 +14,10 @@ from pkgutil import resolve_name
 
 import pytest
 
+from demo_jobs import write_job
 from kernelscope import _traceparse
 from kernelscope.batch import run
+from kernelscope.cli import main
 from kernelscope.report.parts.glossary import terms
 from nsys_database import write_training_steps
 
@@ -59,10 +61,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     layout = _traceparse.demo_layouts()[0]
     for out, ranks, gzip in ((folder / "traces", 8, False), (folder / "one", 1, True)):
-        out.mkdir()
-        _traceparse.write_demo(
-            out, size_bytes=300_000, ranks=ranks, seed=0, layout=layout, gzip=gzip, truth=False
-        )
+        write_job(out, size_bytes=300_000, ranks=ranks, seed=0, layout=layout, gzip=gzip)
     (packed,) = (folder / "one").iterdir()
     for name in ("rank0.pt.trace.json.gz", "before.json.gz", "after.json.gz"):
         shutil.copy(packed, folder / name)
@@ -166,3 +165,14 @@ def test_the_glossary_has_every_figure() -> None:
     rows = [f'| <a id="{t.key}"></a>{t.title} | `{t.key}` | {t.unit} | {t.what} |' for t in terms()]
     table = "\n".join(["| figure | column | unit | meaning |", "|---|---|---|---|", *rows])
     assert f"compares -->\n{table}\n<!--" in PAGES["docs/glossary.md"]
+
+
+def test_the_report_of_the_readme_is_that_of_its_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shown,) = re.findall(r"^```text\n(.*?)^```", PAGES["README.md"], re.DOTALL | re.MULTILINE)
+    assert main(["demo", "--size", "2MB", "--out", str(tmp_path)]) == 0
+    assert main(["analyze", str(tmp_path / "rank0.pt.trace.json")]) == 0
+    report = capsys.readouterr().out
+    for part in shown.split("\n\n"):
+        assert part.strip() in report

@@ -8,8 +8,9 @@ import pytest
 from slowed_copies import slowed
 
 import kernelscope as ks
+from demo_jobs import write_job
 from events import Events
-from kernelscope import _traceparse, analysis
+from kernelscope import analysis
 from kernelscope.analysis.diff.comparison import compare
 from kernelscope.analysis.diff.kernel_keys import kernel_key
 from kernelscope.analysis.diff.tables import KEYS, differences
@@ -20,11 +21,7 @@ from nsys_database import Database
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nine steps of a transformer in training."""
-    folder = tmp_path_factory.mktemp("demo")
-    written = _traceparse.write_demo(
-        folder, size_bytes=3_000_000, ranks=1, seed=3, layout="native", gzip=False, truth=False
-    )
-    return written[0][0]
+    return write_job(tmp_path_factory.mktemp("demo"), size_bytes=3_000_000, seed=3)[0]
 
 
 def test_a_trace_does_not_differ_from_itself(demo: Path) -> None:

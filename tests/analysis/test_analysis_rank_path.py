@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
-from kernelscope import _traceparse, analysis
+from demo_jobs import read_job
+from kernelscope import analysis
 from kernelscope.cli import main
 from kernelscope.errors import InvalidArgumentError
 
@@ -18,17 +19,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "recorded/gloo"
 
 
 def job(folder: Path, cause: str | None, ranks: int, seed: int = 0) -> list[ks.Trace]:
-    written = _traceparse.write_demo(
-        folder,
-        size_bytes=1_500_000,
-        ranks=ranks,
-        seed=seed,
-        layout="native",
-        gzip=False,
-        truth=False,
-        cause=cause,
-    )
-    return [ks.read(path) for path, *_ in written]
+    return read_job(folder, cause=cause, ranks=ranks, seed=seed, size_bytes=1_500_000)
 
 
 def assert_fills(path: pl.DataFrame, start_ns: int, end_ns: int) -> None:

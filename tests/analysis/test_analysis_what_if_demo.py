@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import kernelscope as ks
-from kernelscope import _traceparse, analysis
+from demo_jobs import read_job
+from kernelscope import analysis
 
 # What removes each cause, and how many ranks show it.
 CHANGES = {
@@ -19,27 +19,16 @@ CHANGES = {
 }
 
 
-def _job(folder: Path, cause: str, ranks: int, size: int, seed: int) -> list[ks.Trace]:
-    written = _traceparse.write_demo(
-        folder / cause,
-        size_bytes=size,
-        ranks=ranks,
-        seed=seed,
-        layout="native",
-        gzip=False,
-        truth=False,
-        cause=cause,
-    )
-    return [ks.read(path) for path, *_ in written]
-
-
 @pytest.mark.parametrize(("size", "seed"), [(3_000_000, 0), (3_000_000, 1), (8_000_000, 2), (25_000_000, 3)])
 @pytest.mark.parametrize("cause", CHANGES)
 def test_a_prediction_without_the_cause_is_the_job_without_it(
     tmp_path: Path, cause: str, size: int, seed: int
 ) -> None:
     ranks, changes = CHANGES[cause]
-    wrong, right = (_job(tmp_path, name, ranks, size, seed) for name in (cause, "none"))
+    wrong, right = (
+        read_job(tmp_path / name, cause=name, ranks=ranks, size_bytes=size, seed=seed)
+        for name in (cause, "none")
+    )
     # A rank alone does not know how long the others would make it wait: the last one decides.
     predicted = [analysis.what_if(trace, changes)["after_ns"] for trace in wrong]
     before = [trace.steps["total_ns"] for trace in wrong]

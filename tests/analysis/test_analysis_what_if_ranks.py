@@ -13,7 +13,8 @@ import pytest
 
 import draws
 import kernelscope as ks
-from kernelscope import _traceparse, analysis
+from demo_jobs import read_job, write_job
+from kernelscope import analysis
 from kernelscope.errors import InvalidArgumentError
 
 # Causes with the ranks of a job, and what removes them: with {}, the rank or host at fault.
@@ -33,20 +34,6 @@ FAULTS = {
 }
 
 
-def write(folder: Path, cause: str, ranks: int, seed: int = 0) -> list[Path]:
-    written = _traceparse.write_demo(
-        folder / cause,
-        size_bytes=1_500_000,
-        ranks=ranks,
-        seed=seed,
-        layout="native",
-        gzip=False,
-        truth=False,
-        cause=cause,
-    )
-    return [path for path, *_ in written]
-
-
 def read(paths: list[Path]) -> list[ks.Trace]:
     return [ks.read(path) for path in paths]
 
@@ -60,11 +47,7 @@ def steps_of(traces: list[ks.Trace]) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Sixteen ranks of two hosts, with a slow rank, a slow link, late data and clocks that differ."""
-    folder = tmp_path_factory.mktemp("job")
-    written = _traceparse.write_demo(
-        folder, size_bytes=1_500_000, ranks=16, seed=4, layout="native", gzip=False, truth=False
-    )
-    return [path for path, *_ in written]
+    return write_job(tmp_path_factory.mktemp("job"), ranks=16, size_bytes=1_500_000, seed=4)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -72,7 +55,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_a_prediction_without_the_cause_is_the_job_without_it(
     tmp_path: Path, cause: str, ranks: int, changes: dict[str, Any], seed: int
 ) -> None:
-    wrong, right = (read(write(tmp_path, name, ranks, seed)) for name in (cause, "none"))
+    wrong, right = (
+        read_job(tmp_path / name, cause=name, ranks=ranks, size_bytes=1_500_000, seed=seed)
+        for name in (cause, "none")
+    )
     if cause in FAULTS:
         fault, column = FAULTS[cause]
         named = json.loads((tmp_path / cause / "cluster.truth.json").read_text())[fault][column]

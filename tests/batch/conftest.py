@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import files_of, write_job
+from jobs import files_of
+
+from demo_jobs import write_job
 
 
 @pytest.fixture(scope="session")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three ranks."""
-    return write_job(tmp_path_factory.mktemp("job"), ranks=3)
+    return write_job(tmp_path_factory.mktemp("job"), ranks=3)[0].parent
 
 
 @pytest.fixture(scope="session")

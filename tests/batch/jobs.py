@@ -13,18 +13,9 @@ from pathlib import Path
 
 import draws
 import kernelscope as ks
-from kernelscope import _traceparse
 from kernelscope.batch.pool import ProcessPool
 from kernelscope.batch.reports import BatchReport, RankReport
 from waiting import wait_for
-
-
-def write_job(folder: Path, *, ranks: int, size_bytes: int = 1_000_000, gzip: bool = False) -> Path:
-    """A demo job: ``rank0.pt.trace.json`` and so on in ``folder``."""
-    _traceparse.write_demo(
-        folder, size_bytes=size_bytes, ranks=ranks, seed=1, layout="native", gzip=gzip, truth=False
-    )
-    return folder
 
 
 def files_of(lake: Path) -> dict[str, bytes]:

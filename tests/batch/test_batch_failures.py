@@ -22,20 +22,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from jobs import (
-    assert_same,
-    assert_stopped,
-    batch,
-    files_of,
-    finish,
-    start,
-    wait_for_lake,
-    wait_for_moment,
-    write_job,
-)
+from jobs import assert_same, assert_stopped, batch, files_of, finish, start, wait_for_lake, wait_for_moment
 
 import draws
 import kernelscope as ks
+from demo_jobs import write_job
 from kernelscope.batch import manifest, manifest_file, sizing, work
 from kernelscope.batch.pool import ProcessPool
 from kernelscope.batch.reports import BatchReport, RankReport
@@ -345,7 +336,7 @@ MOMENTS = draws.count(2, 40)
 
 @pytest.fixture(scope="module")
 def large_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_job(tmp_path_factory.mktemp("killed"), ranks=6)
+    return write_job(tmp_path_factory.mktemp("killed"), ranks=6)[0].parent
 
 
 @pytest.fixture(scope="module")

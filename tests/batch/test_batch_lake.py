@@ -15,9 +15,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from jobs import batch, files_of, write_job
+from jobs import batch, files_of
 
 import kernelscope as ks
+from demo_jobs import read_job, write_job
 from kernelscope import analysis, report
 from kernelscope.batch.lake import Lake
 from kernelscope.batch.sources import Source
@@ -330,8 +331,7 @@ _PARTS = ["compute_ns", "exposed_ns", "memory_ns", "idle_ns"]
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> list[ks.Trace]:
-    folder = write_job(tmp_path_factory.mktemp("rank-time"), ranks=4)
-    return [ks.read(folder / f"rank{rank}.pt.trace.json") for rank in range(4)]
+    return read_job(tmp_path_factory.mktemp("rank-time"), ranks=4)
 
 
 @pytest.fixture(scope="module")

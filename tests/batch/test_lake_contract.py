@@ -9,9 +9,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from jobs import batch, files_of, write_job
+from jobs import batch, files_of
 
 import kernelscope as ks
+from demo_jobs import write_job
 from kernelscope.analysis.ranks.collective_calls import CALL_SCHEMA, COMMUNICATION
 from kernelscope.batch.manifest import SCHEMA_VERSION
 
@@ -66,7 +67,8 @@ def test_an_earlier_lake_is_read(kept: Path) -> None:
 
 def test_an_earlier_lake_is_gone_on_with(kept: Path, tmp_path: Path) -> None:
     before = {name: content for name, content in files_of(kept).items() if name.startswith("run=")}
-    traces = write_job(tmp_path / "traces", ranks=3, size_bytes=40_000)
+    traces = tmp_path / "traces"
+    write_job(traces, ranks=3, size_bytes=40_000)
     for rank in (0, 1):
         (traces / f"rank{rank}.pt.trace.json").unlink()
     found, report = batch(traces, kept)

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
+from demo_jobs import read_job
 from kernelscope import _traceparse, analysis
 from kernelscope.report.conversion import convert
 from kernelscope.report.perfetto.path_events import TRACK
@@ -32,10 +33,7 @@ def trace(request: pytest.FixtureRequest, tmp_path: Path) -> ks.Trace:
         path = tmp_path / "demo.sqlite"
         _traceparse.write_demo_database(path, kind="nsys", size_bytes=1_000_000, ranks=1, seed=1)
         return ks.read(path)
-    written = _traceparse.write_demo(
-        tmp_path, size_bytes=500_000, ranks=2, seed=1, layout="native", gzip=False, truth=False
-    )
-    return ks.read(written[0][0])
+    return read_job(tmp_path, ranks=2, size_bytes=500_000)[0]
 
 
 def test_the_path_fills_its_track(trace: ks.Trace, tmp_path: Path) -> None:

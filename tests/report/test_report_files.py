@@ -14,6 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import kernelscope as ks
+from demo_jobs import read_job, write_job
 from kernelscope import _traceparse, analysis
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report import FORMATS, render
@@ -206,11 +207,7 @@ HOSTILE = '<b>"quoted" \\back\\ \n\t\x01 \u202e \u2028 é 🚀'
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Steps of a transformer in training, with Python frames, memory and flows."""
-    folder = tmp_path_factory.mktemp("demo")
-    written = _traceparse.write_demo(
-        folder, size_bytes=2_000_000, ranks=1, seed=5, layout="native", gzip=False, truth=False
-    )
-    return written[0][0]
+    return write_job(tmp_path_factory.mktemp("demo"), size_bytes=2_000_000, seed=5)[0]
 
 
 def written(trace: ks.Trace, out: Path) -> list[dict[str, Any]]:
@@ -220,10 +217,7 @@ def written(trace: ks.Trace, out: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("layout", _traceparse.demo_layouts())
 def test_every_event_comes_back(tmp_path: Path, layout: str) -> None:
-    made = _traceparse.write_demo(
-        tmp_path, size_bytes=1_000_000, ranks=1, seed=2, layout=layout, gzip=False, truth=False
-    )
-    trace = ks.read(made[0][0])
+    (trace,) = read_job(tmp_path, seed=2, layout=layout)
     events = written(trace, tmp_path / "perfetto.json")
     again = ks.read(tmp_path / "perfetto.json", strict=True)
     assert differences(trace, again) == []

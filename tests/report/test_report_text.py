@@ -20,8 +20,8 @@ from playwright.sync_api import Browser
 from rich.cells import cell_len
 
 import kernelscope as ks
+from demo_jobs import write_job
 from events import Events
-from kernelscope import _traceparse
 from kernelscope.report import render
 from kernelscope.report.html import cluster
 from kernelscope.report.html.cluster import write_cluster_page
@@ -333,9 +333,7 @@ VIEWS = ["first", "ranks", "collectives", "steps", "clocks", "files", "glossary"
 def lake(tmp_path_factory: pytest.TempPathFactory) -> ks.batch.Lake:
     """Sixteen ranks with faults, and a trace that is none."""
     folder = tmp_path_factory.mktemp("job")
-    _traceparse.write_demo(
-        folder / "traces", size_bytes=1_600_000, ranks=16, seed=3, layout="native", gzip=False, truth=False
-    )
+    write_job(folder / "traces", ranks=16, size_bytes=1_600_000, seed=3)
     (folder / "traces/rank99.json").write_text("<script>alert(1)</script>")
     ks.batch.run(folder / "traces", folder / "lake")
     return ks.scan(folder / "lake")

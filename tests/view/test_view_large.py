@@ -11,7 +11,7 @@ pytest.importorskip("playwright", reason="playwright, which drives the browser, 
 from playwright.sync_api import Browser
 from viewing import Served, Viewer, served, visited
 
-from kernelscope import _traceparse
+from demo_jobs import write_job
 
 pytestmark = pytest.mark.slow
 SIZE_BYTES = 1_000_000_000
@@ -19,11 +19,7 @@ SIZE_BYTES = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("viewed")
-    _traceparse.write_demo(
-        folder, size_bytes=SIZE_BYTES, ranks=1, seed=1, layout="native", gzip=False, truth=False
-    )
-    (path,) = folder.iterdir()
+    (path,) = write_job(tmp_path_factory.mktemp("viewed"), size_bytes=SIZE_BYTES)
     with served(path) as found:
         yield found
     path.unlink()

@@ -119,11 +119,20 @@ def read_ranks(options: argparse.Namespace) -> "Trace | Lake":
     path: str = options.trace
     if path == STDIN or is_url(path) or not is_lake(Path(path)):
         return read_trace(options, knows_ranks=True)
+    check_of_lake(options)
+    return scan(path, ranks=None if options.rank is None else [options.rank])
+
+
+def check_of_lake(options: argparse.Namespace) -> None:
+    """Refuses options of reading for a lake.
+
+    Raises: InvalidArgumentError: there are some.
+    """
     if options.strict or options.step_range is not None or options.capture is not None:
         raise InvalidArgumentError(
-            f"{path} is a lake, whose traces were read already: pass such options to kernelscope batch"
+            f"{options.trace} is a lake, whose traces were read already: pass such options to kernelscope "
+            "batch"
         )
-    return scan(path, ranks=None if options.rank is None else [options.rank])
 
 
 def read_file(

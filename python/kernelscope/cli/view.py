@@ -13,7 +13,7 @@ from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.console import say, show
 from kernelscope.cli.inputs import STDIN, STDIN_NAME
-from kernelscope.cli.reading import read_file
+from kernelscope.cli.reading import check_of_lake, read_file
 from kernelscope.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -108,10 +108,7 @@ def _choice(options: argparse.Namespace, path: str) -> "Choice | None":
     if is_export(path):
         return None
     if is_lake(Path(path)):
-        if options.strict or options.step_range is not None or options.capture is not None:
-            raise InvalidArgumentError(
-                f"{path} is a lake, whose traces were read already: pass such options to kernelscope batch"
-            )
+        check_of_lake(options)
         return Choice(LakeRanks(scan(path)))
     return Choice(Folder(path, lambda file, watch: _read(options, file, watch)))
 

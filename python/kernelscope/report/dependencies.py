@@ -7,6 +7,8 @@ import polars as pl
 from rich.console import RenderableType
 
 from kernelscope import analysis
+from kernelscope.analysis.dependencies.rank_path import check_alone
+from kernelscope.analysis.dependencies.table import path_and_table
 from kernelscope.analysis.ranks.cluster import Lake, one_trace, windows_of
 from kernelscope.escaping import for_csv
 from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump, listed
@@ -43,7 +45,7 @@ class Part(TypedDict):
 
 def path_parts(source: Ranks, by: tuple[str, ...], part: Part, shape: Shape) -> list[RenderableType]:
     """Returns the parts of the critical path by reason, and by the columns ``by``."""
-    path = analysis.critical_path(source, **part)
+    path, table = _path_and_table(source, by, part)
     bounds = path.group_by(name="bound_by").agg(pl.col("dur_ns").sum())
     bounds = bounds.sort("dur_ns", "name", descending=[True, False])
     total = int(path["dur_ns"].sum())
@@ -61,7 +63,6 @@ def path_parts(source: Ranks, by: tuple[str, ...], part: Part, shape: Shape) -> 
         ranks = path.group_by("rank").agg(pl.col("dur_ns").sum())
         ranks = ranks.with_columns(name=pl.col("rank").cast(pl.String))
         parts += top_table(ranks, "dur_ns", "On the path, by rank", of_path, shape)
-    table = analysis.critical_path_table(source, by, **part)
     text = pl.concat_str(pl.col(by).cast(pl.String).fill_null("-"), separator=", ")
     fields = [
         Field("on the path", ns("path_ns")),
@@ -83,10 +84,8 @@ def path_parts(source: Ranks, by: tuple[str, ...], part: Part, shape: Shape) -> 
 
 def path_json(source: Ranks, by: tuple[str, ...], part: Part) -> str:
     """Returns the path and the table as one JSON object."""
-    frames = {
-        "critical_path": analysis.critical_path(source, **part),
-        "critical_path_table": analysis.critical_path_table(source, by, **part),
-    }
+    path, table = _path_and_table(source, by, part)
+    frames = {"critical_path": path, "critical_path_table": table}
     head = {"schema_version": SCHEMA_VERSION, **_described(source), **part, "by": by}
     return dump({**head, **listed(frames)})
 
@@ -142,6 +141,13 @@ def what_if_json(source: Ranks, changes: Mapping[str, float | str], step: int | 
 def what_if_csv(source: Ranks, changes: Mapping[str, float | str], step: int | None) -> str:
     """Returns the prediction as CSV."""
     return for_csv(analysis.what_if(source, changes, step)).write_csv()
+
+
+def _path_and_table(source: Ranks, by: tuple[str, ...], part: Part) -> tuple[pl.DataFrame, pl.DataFrame]:
+    if one_trace(source) is None:
+        check_alone(None, part["annotation"])
+        return path_and_table(source, by, part["step"])
+    return analysis.critical_path(source, **part), analysis.critical_path_table(source, by, **part)
 
 
 def _header(source: Ranks, shape: Shape) -> RenderableType:

@@ -7,20 +7,20 @@ use super::lanes::Lanes;
 use super::{Kind, NO_EDGE};
 use crate::frame::NONE;
 
-/// Longest time from the end of a call to its operation on an idle stream, or between operations of a stream, that is taken
-/// for the overhead of a launch, ns. A longer one is a wait whose cause was not recorded.
+/// Longest time from the end of a call to its operation on an idle stream, or between operations of a stream, that is
+/// taken for the overhead of a launch, ns. A longer one is a wait whose cause was not recorded.
 const LONGEST_OVERHEAD_NS: i64 = 100_000;
 /// Least operations in the queue of a stream that hold up a launch: queues of CUDA take about 1,000.
 const FULL_QUEUE: usize = 500;
 /// The class of a call that launches.
 pub(super) const LAUNCH: u8 = 3;
 /// Shortest call that waits for the GPU without a GPU operation to wait for that is a wait of unknown cause, ns.
-const SHORTEST_WAIT_NS: i64 = 30_000;
+pub(super) const SHORTEST_WAIT_NS: i64 = 30_000;
 
 /// Longest time between an operation and one of another stream that waited for it, ns, if the wait was short.
-const NEAR_NS: i64 = 30_000;
+pub(super) const NEAR_NS: i64 = 30_000;
 /// The same of a long wait, as a part of it.
-const NEAR_PART: i64 = 64;
+pub(super) const NEAR_PART: i64 = 64;
 
 /// An edge between two lanes.
 #[derive(Debug, Clone, Copy)]
@@ -52,20 +52,6 @@ pub(super) struct Wait {
     pub(super) stream: u32,
     /// Whether the call does nothing else, as one that allocates memory does.
     pub(super) only_waits: bool,
-}
-
-/// A call of which [`Finder::add_events`] keeps track, with the start of an operation.
-enum Moment {
-    /// Records an event after the operation.
-    Record(u32),
-    /// Launches the operation, after a number of waits for events.
-    Launch(u32, usize),
-}
-
-impl Moment {
-    fn waits(&self) -> bool {
-        !matches!(self, Self::Launch(_, 0))
-    }
 }
 
 /// The operations of a stream in order of their starts.
@@ -121,12 +107,12 @@ impl Finder<'_> {
         self.edges
     }
 
-    fn time(&self, node: u32) -> i64 {
+    pub(super) fn time(&self, node: u32) -> i64 {
         self.lanes.times[node as usize]
     }
 
     /// Adds an edge of at most `least` ns, and of at most the recorded time.
-    fn add(&mut self, source: u32, target: u32, kind: Kind, least: i64) {
+    pub(super) fn add(&mut self, source: u32, target: u32, kind: Kind, least: i64) {
         let recorded = self.time(target).saturating_sub(self.time(source));
         self.edges.push(Edge { target, source, kind, length: recorded.min(least) });
     }
@@ -217,74 +203,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Streams that wait for events which a profiler recorded only as calls, each with whether it waits.
-    ///
-    /// The first operation that a thread launches after such a wait is on the stream that waits. The event is the
-    /// latest on another stream: one is recorded on the stream of the last operation that its thread launched.
-    fn add_events(&mut self, events: &[(u32, bool)]) {
-        if events.is_empty() {
-            return;
-        }
-        // Of each call, the first and the last operation that it launched.
-        let mut launched = vec![(NONE, NONE); self.calls];
-        for (at, &call) in (self.calls..).zip(self.launches).filter(|&(_, &call)| call != NONE) {
-            let (node, known) = (self.lanes.starts[at], &mut launched[call as usize]);
-            *known = if known.0 == NONE { (node, node) } else { (known.0.min(node), known.1.max(node)) };
-        }
-        let mut is_wait = vec![None; self.calls];
-        events.iter().for_each(|&(call, waits)| is_wait[call as usize] = Some(waits));
-        // In order of time: what was launched before a record, or the number of waits before a launch.
-        let mut moments: Vec<(i64, u32, Moment)> = Vec::new();
-        for lane in 0..self.lanes.threads {
-            let (mut last, mut waits) = (None, 0);
-            for node in self.lanes.lane(lane).map(|node| node as u32) {
-                let call = self.lanes.events[node as usize] as usize;
-                let (first, latest) = launched[call];
-                if (first == NONE && is_wait[call].is_none()) || self.lanes.starts[call] != node {
-                    continue;
-                }
-                let moment = match (first, is_wait[call]) {
-                    (NONE, Some(true)) => {
-                        waits += 1;
-                        None
-                    }
-                    (NONE, _) => last.map(Moment::Record),
-                    _ => {
-                        last = Some(latest);
-                        Some(Moment::Launch(first, std::mem::take(&mut waits))).filter(Moment::waits)
-                    }
-                };
-                moments.extend(moment.map(|moment| (self.time(node), node, moment)));
-            }
-        }
-        moments.sort_unstable_by_key(|&(time, node, _)| (time, node));
-        // The last operation before each event, the latest event of a stream last.
-        let mut recorded: Vec<u32> = Vec::new();
-        for (.., moment) in moments {
-            match moment {
-                Moment::Record(node) => {
-                    let lane = self.lanes.lane_of(node);
-                    recorded.retain(|&other| self.lanes.lane_of(other) != lane);
-                    recorded.push(node);
-                }
-                Moment::Launch(first, waits) => {
-                    let (lane, process) = (self.lanes.lane_of(first), self.process_of(first));
-                    let is_other =
-                        |&&node: &&u32| self.lanes.lane_of(node) != lane && self.process_of(node) == process;
-                    let awaited: Vec<u32> =
-                        recorded.iter().rev().filter(is_other).take(waits).map(|&node| node + 1).collect();
-                    for ended in awaited {
-                        if self.time(ended) <= self.time(first) {
-                            self.add(ended, first, Kind::Event, self.gap);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
     /// The process of the operation at a node.
-    fn process_of(&self, node: u32) -> u32 {
+    pub(super) fn process_of(&self, node: u32) -> u32 {
         self.processes[self.lanes.events[node as usize] as usize - self.calls]
     }
 
@@ -379,7 +299,7 @@ impl Finder<'_> {
     }
 
     /// Lets a call return after an operation has ended.
-    fn add_return(&mut self, ended: u32, returned: u32, kind: Kind) {
+    pub(super) fn add_return(&mut self, ended: u32, returned: u32, kind: Kind) {
         let late = self.time(returned).saturating_sub(self.time(ended));
         self.add(ended, returned, kind, late);
         // Without the wait, the call takes as long as it did after the wait.
@@ -387,7 +307,7 @@ impl Finder<'_> {
     }
 
     /// Lets the edge from the node before take at most so long.
-    fn shorten(&mut self, node: u32, most: i64) {
+    pub(super) fn shorten(&mut self, node: u32, most: i64) {
         let length = &mut self.lanes.lengths[node as usize];
         *length = (*length).min(most);
     }
@@ -495,66 +415,6 @@ impl Finder<'_> {
     }
 }
 
-impl Finder<'_> {
-    /// Work that calls hand to other threads: pairs of the event there and the call.
-    ///
-    /// It starts after the call and what its thread did before, and the calling thread waits for its end: where that
-    /// did nothing else then.
-    fn add_handed(&mut self, handed: &[(u32, u32)]) {
-        let node_of = |lanes: &Lanes, &(event, call): &(u32, u32)| {
-            let [event, call] = [event, call].map(|at| lanes.starts[at as usize]);
-            (lanes.lane_of(event) != lanes.lane_of(call)).then_some((event, call))
-        };
-        let handed: Vec<_> =
-            handed.iter().filter_map(|pair| Some((pair.0, node_of(self.lanes, pair)?))).collect();
-        let before = |node: u32| (!self.lanes.is_first(node)).then(|| self.time(node - 1));
-        let waited =
-            |&(_, (event, call)): &(u32, (u32, u32))| (self.time(event), self.time(call), before(event));
-        let times: Vec<(i64, i64, Option<i64>)> = handed.iter().map(waited).collect();
-        let is_free =
-            |&&(_, call, before): &&(i64, i64, Option<i64>)| before.is_none_or(|before| before <= call);
-        let delay = typical(times.iter().filter(is_free).map(|&(start, call, _)| start.saturating_sub(call)));
-        for &(_, (event, call)) in &handed {
-            self.add(call, event, Kind::Thread, delay);
-            if self.lanes.is_first(event) {
-                self.lanes.lengths[event as usize] = NO_EDGE;
-            } else {
-                self.shorten(event, delay);
-            }
-        }
-        for &(event, (_, call)) in &handed {
-            let ended = self.lanes.ends[event as usize];
-            if let Some(resumed) = self.resumed(self.lanes.lane_of(call), event, ended) {
-                self.add_return(ended, resumed, Kind::Thread);
-            }
-        }
-    }
-
-    /// The node with which a thread went on after an event of another, for which it waited longest.
-    ///
-    /// It goes on when the work is done, which may be before the end of the event.
-    fn resumed(&self, thread: usize, event: u32, ended: u32) -> Option<u32> {
-        let end = self.time(ended);
-        let took = end.saturating_sub(self.time(self.lanes.starts[event as usize]));
-        let since = end.saturating_sub(NEAR_NS.max(took / NEAR_PART));
-        let last = self.lanes.last_until(&self.lanes.times, thread, end)? + 1;
-        let nodes = self.lanes.lane(thread);
-        let before = (nodes.start as u32 + 1..=last).rev();
-        let near = before.take_while(|&node| node == last || self.time(node) >= since);
-        let idle = near.filter(|&node| (node as usize) < nodes.end && !self.is_computing(node - 1, node));
-        let waited = |node: u32| self.time(node).min(end).saturating_sub(self.time(node - 1));
-        let longest = idle.max_by_key(|&node| waited(node))?;
-        (waited(longest) >= SHORTEST_WAIT_NS).then_some(longest)
-    }
-
-    /// Whether an operator ran, without a record of what it did, from one node of a thread to the next.
-    fn is_computing(&self, from: u32, to: u32) -> bool {
-        let owner = self.lanes.owners[to as usize] as usize;
-        let is_leaf = self.lanes.starts.get(owner) == Some(&from) && self.lanes.ends[owner] == to;
-        is_leaf && self.operators.value(owner)
-    }
-}
-
 /// Maximum number of operations of a stream that are looked at for one that ended in time.
 const MOST_LATE: usize = 64;
 
@@ -585,7 +445,7 @@ impl Waiting {
 }
 
 /// The lower quartile, which those that also wait for something else do not reach; 0 of nothing, and never below.
-fn typical(values: impl Iterator<Item = i64>) -> i64 {
+pub(super) fn typical(values: impl Iterator<Item = i64>) -> i64 {
     let mut values: Vec<i64> = values.collect();
     let quarter = values.len() / 4;
     if values.is_empty() { 0 } else { (*values.select_nth_unstable(quarter).1).max(0) }

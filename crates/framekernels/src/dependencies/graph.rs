@@ -30,13 +30,14 @@ pub struct DependencyGraph {
 impl DependencyGraph {
     /// Builds the graph of events of the host and of GPU operations.
     ///
-    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns`, `is_operator` (whether it computes) and
-    /// `class` (3 for a launch, 0 for that of the event around it, or for a launch of GPU work). `callers` has `event`
-    /// (position in `host`) of autograd and `track`, which waits for it. `handed` has `event` and `call`, which handed
-    /// the event to another thread and waits for it. `gpu` has `row`, `stream` (a number), `process`, `start_ns`,
-    /// `dur_ns`, `launch` (position in `host`; null for none) and `is_copy`. `waits` has `call` and `until` (positions in `host`; see [`Wait`]), `process`, `on` and
-    /// `stream` (numbers of streams) and `only_waits`. `events` has `call` (position in `host`) of calls that record an
-    /// event or, as `is_wait` says, let a stream wait for one, without a record of which event and stream.
+    /// Columns: `host` has `row`, `track` (of the thread), `start_ns`, `dur_ns`, `is_operator` (whether it computes)
+    /// and `class` (3 for a launch, 0 for that of the event around it, or for a launch of GPU work). `callers` has
+    /// `event` (position in `host`) of autograd and `track`, which waits for it. `handed` has `event` and `call`, which
+    /// handed the event to another thread and waits for it. `gpu` has `row`, `stream` (a number), `process`,
+    /// `start_ns`, `dur_ns`, `launch` (position in `host`; null for none) and `is_copy`. `waits` has `call` and `until`
+    /// (positions in `host`; see [`Wait`]), `process`, `on` and `stream` (numbers of streams) and `only_waits`.
+    /// `events` has `call` (position in `host`) of calls that record an event or, as `is_wait` says, let a stream wait
+    /// for one, without a record of which event and stream.
     pub fn new(
         host: &Frame,
         callers: &Frame,

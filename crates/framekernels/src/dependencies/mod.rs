@@ -10,7 +10,9 @@
 //! have the length that is typical for their kind, and at most the recorded one.
 
 mod edges;
+mod events;
 mod graph;
+mod handed;
 mod lanes;
 mod longest;
 mod marks;

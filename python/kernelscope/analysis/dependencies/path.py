@@ -6,7 +6,7 @@ import polars as pl
 
 from kernelscope.analysis.dependencies.changes import rows_named
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
-from kernelscope.analysis.dependencies.rank_path import path_of_ranks
+from kernelscope.analysis.dependencies.rank_path import check_alone, path_of_ranks
 from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.dependencies.steps import step_row
 from kernelscope.analysis.ranks.cluster import Source, one_trace
@@ -57,8 +57,7 @@ def critical_path(
     """
     trace = one_trace(source)
     if trace is None:
-        if window_ns is not None or annotation is not None:
-            raise InvalidArgumentError("critical_path of several ranks takes step= alone")
+        check_alone(window_ns, annotation)
         return path_of_ranks(source, step, executor)
     graph = dependencies(trace)
     window = window_of(trace, graph, step, window_ns, annotation, instance)

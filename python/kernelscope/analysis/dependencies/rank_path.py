@@ -10,6 +10,7 @@ from kernelscope.analysis.dependencies.described import described
 from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.dependencies.ranks import Job, job_of
 from kernelscope.analysis.dependencies.segments import segments
+from kernelscope.analysis.dependencies.steps import numbered
 from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.ranks.cluster import Source, Window
 from kernelscope.analysis.ranks.parts import Workshop
@@ -56,14 +57,20 @@ def path_of_ranks(
     return pl.concat(Workshop(executor=executor).run(_of_member, tasks)).sort("start_ns")
 
 
+def check_alone(window_ns: tuple[int, int] | None, annotation: str | None) -> None:
+    """Refuses parts of several ranks other than a step.
+
+    Raises: InvalidArgumentError: there is one.
+    """
+    if window_ns is not None or annotation is not None:
+        raise InvalidArgumentError("the critical path of several ranks takes step= alone")
+
+
 def _window_of(job: Job, step: int | None) -> tuple[int, int]:
     """The node with which the last rank ends the step, and when the first one starts it."""
-    steps = job.steps if step is None else job.steps.filter(pl.col("step") == step)
+    steps = job.steps if step is None else numbered(job.steps, step)
     if steps.is_empty():
-        known = job.steps["step"].drop_nulls()
-        if known.is_empty():
-            raise InvalidArgumentError("the ranks have no steps")
-        raise InvalidArgumentError(f"there is no step {step}: steps are {known.min()} to {known.max()}")
+        raise InvalidArgumentError("the ranks have no steps")
     recorded = job.nodes["recorded_ns"]
     last = recorded.gather(steps["end"]).arg_max() or 0
     start_ns = recorded.gather(steps["start"]).min()

@@ -1,8 +1,8 @@
 """The graphs of several ranks, which meet in collectives: predictions for all of them.
 
 A rank meets others in collectives: it arrives when one starts, and resumes when it ends, which the last rank
-decides. Each rank is reduced to how long after its meetings it comes to others. So memory holds one rank at a
-time, and the meetings of all.
+decides. Each rank is reduced to the time from each of its meetings to those that follow. So memory holds one
+rank at a time, and the meetings of all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def member_of(
 
 
 class Job(NamedTuple):
-    """The meetings of all ranks, and how long after them each rank comes to others.
+    """The meetings of all ranks, and the time that each rank takes from one to another.
 
     Columns: ``nodes`` has ``recorded_ns``, ``member`` and ``place`` (one of ``PLACES``), and ``number`` (of
         the meeting of the member, or of the step). ``edges`` has ``target``, ``source`` and ``length_ns``.
@@ -112,7 +112,9 @@ def job_of(
     )
     calls = rank_calls(cluster).join(numbers, on=["rank", "window"]).sort("member", "start_ns", "row")
     asked = rank_changes(cluster, calls, changes)
-    rows = [calls.filter(member=number)["row"] for number in range(len(windows))]
+    of_member = calls.partition_by("member", as_dict=True)
+    own = [of_member.get((number,), calls.clear()) for number in range(len(windows))]
+    rows = [meetings["row"] for meetings in own]
     tasks = [
         (window, of_window, asked.events, asked.shares.get(window.rank, 1.0), step)
         for window, of_window in zip(windows, rows, strict=True)
@@ -128,7 +130,7 @@ def job_of(
         for number, window in enumerate(windows)
     ]
     members = [typical._replace(steps=member.steps) for typical, member in zip(like, known, strict=True)]
-    return Job(*_joined(cluster, members, calls, asked), windows, rows, by)
+    return Job(*_joined(cluster, members, own, asked), windows, rows, by)
 
 
 def _on_common_clock(member: Member, shift: int) -> Member:
@@ -138,7 +140,7 @@ def _on_common_clock(member: Member, shift: int) -> Member:
 
 
 def _joined(
-    cluster: Cluster, members: Sequence[Member], calls: pl.DataFrame, asked: RankChanges
+    cluster: Cluster, members: Sequence[Member], calls: Sequence[pl.DataFrame], asked: RankChanges
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The nodes, edges and steps of all members, whose meetings are their ``calls``, in order."""
     nodes: list[pl.DataFrame] = []
@@ -146,9 +148,7 @@ def _joined(
     steps: list[pl.DataFrame] = []
     places: list[pl.DataFrame] = []
     first = 0
-    of_member = calls.partition_by("member", as_dict=True)
-    for number, member in enumerate(members):
-        own = of_member.get((number,), calls.clear())
+    for number, (member, own) in enumerate(zip(members, calls, strict=True)):
         meetings, count = own.height, member.steps.height
         # Arrivals come first, then departures, then where steps start and end.
         times = {
@@ -165,7 +165,7 @@ def _joined(
         start = pl.int_range(first + 2 * meetings, first + 2 * meetings + count, eager=True)
         steps.append(member.steps.select("step", member=number, start=start, end=start + count))
         first += 2 * (meetings + count)
-    transfers = changed_links(cluster, _transfers(calls.hstack(pl.concat(places))), asked.links)
+    transfers = changed_links(cluster, _transfers(pl.concat(calls).hstack(pl.concat(places))), asked.links)
     # All have arrived at a collective.
     gathered = transfers.group_by("instance").agg(recorded_ns=pl.col("last_ns").first()).sort("instance")
     number = pl.col("instance").rank("dense").cast(pl.Int64) - 1

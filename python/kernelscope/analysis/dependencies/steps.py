@@ -70,9 +70,17 @@ def step_row(trace: Trace, step: int) -> dict[str, Any]:
 
     Raises: InvalidArgumentError: there is no such step.
     """
-    found = trace.steps.filter(pl.col("step") == step)
+    return numbered(trace.steps, step).row(0, named=True)
+
+
+def numbered(steps: pl.DataFrame, step: int) -> pl.DataFrame:
+    """Returns the rows of a step.
+
+    Raises: InvalidArgumentError: there are none.
+    """
+    found = steps.filter(pl.col("step") == step)
     if found.is_empty():
-        known = trace.steps["step"].drop_nulls()
-        numbers = f"steps are {known.min()} to {known.max()}" if known.len() else "the trace has no steps"
+        known = steps["step"].drop_nulls()
+        numbers = f"steps are {known.min()} to {known.max()}" if known.len() else "none was recorded"
         raise InvalidArgumentError(f"there is no step {step}: {numbers}")
-    return found.row(0, named=True)
+    return found

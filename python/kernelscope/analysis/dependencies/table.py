@@ -8,12 +8,11 @@ import polars as pl
 from kernelscope.analysis.dependencies.described import COLUMNS, described
 from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.dependencies.path import window_of
-from kernelscope.analysis.dependencies.rank_path import path_of_ranks
+from kernelscope.analysis.dependencies.rank_path import check_alone, path_of_ranks
 from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.grouping import as_text, check_by
 from kernelscope.analysis.ranks.cluster import Source, one_trace
 from kernelscope.analysis.steps.breakdown import step_times
-from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
@@ -54,9 +53,8 @@ def critical_path_table(
     """
     trace = one_trace(source)
     if trace is None:
-        if window_ns is not None or annotation is not None:
-            raise InvalidArgumentError("critical_path_table of several ranks takes step= alone")
-        return _table_of_ranks(source, check_by(by, ("rank", *BY)), step, executor)
+        check_alone(window_ns, annotation)
+        return path_and_table(source, by, step, executor)[1]
     columns = check_by(by, BY)
     graph = dependencies(trace)
     start_ns, end_ns = window_of(trace, graph, step, window_ns, annotation, instance)
@@ -84,16 +82,19 @@ def critical_path_table(
     return table.sort(order, descending=[True, *(False for _ in order[1:])], nulls_last=True)
 
 
-def _table_of_ranks(
-    source: Source, columns: Sequence[str], step: int | None, executor: Executor | None
-) -> pl.DataFrame:
+def path_and_table(
+    source: Source, by: str | Sequence[str], step: int | None, executor: Executor | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the critical path of several ranks, and its table, for which they are read once."""
+    columns = check_by(by, ("rank", *BY))
     own = [column for column in columns if column in COLUMNS and column not in ("kind", "table")]
-    path = as_text(path_of_ranks(source, step, executor, own))
-    sums = path.group_by(columns).agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64))
-    sums = sums.select(
+    path = path_of_ranks(source, step, executor, own)
+    sums = as_text(path).group_by(columns)
+    sums = sums.agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64)).select(
         *columns, "path_ns", share=pl.col("path_ns") / pl.col("path_ns").sum(), segments="segments"
     )
-    return sums.sort("path_ns", *columns, descending=[True, *(False for _ in columns)], nulls_last=True)
+    order = [True, *(False for _ in columns)]
+    return path.drop(own), sums.sort("path_ns", *columns, descending=order, nulls_last=True)
 
 
 @per_trace

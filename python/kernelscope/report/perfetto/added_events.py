@@ -6,7 +6,7 @@ from typing import cast
 import polars as pl
 
 from kernelscope.analysis.call_tree import DEVICE_TYPES
-from kernelscope.report.perfetto.chrome_events import places_of_tracks
+from kernelscope.report.perfetto.chrome_events import first_free_id, places_of_tracks
 from kernelscope.report.perfetto.path_events import path_events
 from kernelscope.trace import Trace
 
@@ -79,9 +79,7 @@ def _arrows(
     if pairs.is_empty():
         return pl.DataFrame()
     tracks = places_of_tracks(trace.threads)
-    # Those beyond are far from what comes next to the others.
-    recorded = trace.flows["id"].filter(trace.flows["id"] < 2**62).max()
-    first = (cast("int", recorded) if recorded is not None else 0) + 1
+    first = first_free_id(trace)
     # Each kind has ids of its own.
     pairs = pairs.sort("gpu_ns", "row").with_columns(
         id=pl.int_range(pl.len(), dtype=pl.Int64) * 2 + first + (0 if to_gpu else 1)

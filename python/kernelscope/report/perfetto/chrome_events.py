@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -228,6 +228,12 @@ def _collective() -> dict[str, pl.Expr]:
     unnamed = pl.col("name").is_null() & pl.col("process_group").is_null() & pl.col("comms_id").is_null()
     named["s:Collective name"] = pl.when(unnamed).then(pl.lit("")).otherwise(_text("name"))
     return named
+
+
+def first_free_id(trace: Trace) -> int:
+    """Returns the first id of added arrows; ids beyond 2^62 are far from those that follow the others."""
+    recorded = cast("int | None", trace.flows["id"].filter(trace.flows["id"] < 2**62).max())
+    return (recorded or 0) + 1
 
 
 def places_of_tracks(threads: pl.DataFrame) -> pl.DataFrame:

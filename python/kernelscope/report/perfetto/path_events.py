@@ -1,7 +1,6 @@
 """The critical path of a trace, as a track of its own and as arrows between the events that it passes."""
 
 from collections.abc import Iterator
-from typing import cast
 
 import polars as pl
 
@@ -9,7 +8,7 @@ from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.dependencies.path import window_of
 from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.grouping import gather_rows
-from kernelscope.report.perfetto.chrome_events import places_of_tracks
+from kernelscope.report.perfetto.chrome_events import first_free_id, places_of_tracks
 from kernelscope.trace import Trace
 
 TRACK = "Critical path"
@@ -72,9 +71,8 @@ def _arrows(trace: Trace, path: pl.DataFrame, category: str, tids: pl.DataFrame)
     )
     places = pl.struct("pid", "tid", "pid_text", "tid_text")
     leaves = ends.select((places != places.shift(-1)).fill_null(value=False)).to_series()
-    recorded = cast("int | None", trace.flows["id"].filter(trace.flows["id"] < 2**62).max()) or 0
-    # The ids of arrows of launches and gradients come after the recorded ones.
-    first_id = recorded + 2 * (trace.gpu_ops.height + trace.ops.height) + 3
+    # The arrows of launches and gradients come first.
+    first_id = first_free_id(trace) + 2 * (trace.gpu_ops.height + trace.ops.height + 1)
     arrow = {
         "cat": pl.lit(category),
         "name": pl.lit("critical path"),
