@@ -34,6 +34,8 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
         frame = frame.with_columns(text)
         if "category" in frame.columns and name in ("flows", "counters", "spans"):
             frame = frame.filter(pl.col("category").ne_missing(CATEGORY))
+        if name == "extra_args":
+            frame = frame.filter((pl.col("value") != f'"{CATEGORY}"') & ~pl.col("row").is_in(drawn))
         for column in (c for c in _ROWS if c in frame.columns):
             rows = frame.select(_row=column).join(places, on="_row", how="left", maintain_order="left")
             frame = frame.with_columns(rows["_place"].alias(column))
@@ -42,8 +44,7 @@ def comparable(trace: ks.Trace) -> dict[str, pl.DataFrame]:
             frame = frame.join(of_track, on=column, how="left", maintain_order="left")
             frame = frame.drop(column).rename({"_track": column})
         if name == "extra_args":
-            is_added = (pl.col("value") == f'"{CATEGORY}"') | pl.col("row").is_in(drawn)
-            frame = frame.filter(~is_added).sort("row", "key", "value")
+            frame = frame.sort("row", "key", "value")
         if name == "threads":
             frame = frame.sort("track")
         tables[name] = frame

@@ -405,7 +405,9 @@ def lake(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.mark.parametrize("ask", [p for p in _public_questions() if inspect.isfunction(p.values[0])])
-def test_a_lake_is_answered_or_told_that_it_cannot_be(ask: Callable[..., Any], lake: Lake) -> None:
+def test_a_lake_is_answered_or_told_that_it_cannot_be(
+    ask: Callable[..., Any], lake: Lake, tmp_path: Path
+) -> None:
     parameters = inspect.signature(ask).parameters
     traces = [name for name, p in parameters.items() if re.search("Trace|Source|Lake", str(p.annotation))]
     if not traces:
@@ -415,8 +417,8 @@ def test_a_lake_is_answered_or_told_that_it_cannot_be(ask: Callable[..., Any], l
         parameters[traces[0]].annotation
     )
     if takes_lakes:
-        more: dict[str, Any] = {"changes": {}} if "changes" in needed else {}
-        ask(**dict.fromkeys(traces, lake), **more)
+        known: dict[str, Any] = {"changes": {}, "to": "perfetto", "out": tmp_path / "job.json"}
+        ask(**dict.fromkeys(traces, lake), **{name: known[name] for name in needed if name in known})
     else:
         for value in (lake, lake.gpu_ops, "lake/", None):
             with pytest.raises(InvalidArgumentError, match="needs one trace"):

@@ -2,13 +2,18 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernelscope.cli import arguments
 from kernelscope.cli.arguments import Subparsers
 from kernelscope.cli.console import show
 from kernelscope.cli.inputs import STDIN
-from kernelscope.cli.reading import read_trace
-from kernelscope.errors import did_you_mean
+from kernelscope.cli.reading import read_ranks, read_trace
+from kernelscope.errors import InvalidArgumentError, did_you_mean
+
+if TYPE_CHECKING:
+    from kernelscope.analysis.ranks.cluster import Source
+    from kernelscope.trace import Trace
 
 _TARGETS = ("parquet", "arrow", "perfetto", "folded")
 
@@ -20,10 +25,17 @@ def add_parser(subparsers: Subparsers) -> None:
         help="write a trace as Parquet, Arrow, a Perfetto trace, or folded stacks",
         description=(
             "Writes a folder of Parquet or Arrow files with one file per table, a JSON trace for "
-            "ui.perfetto.dev, or folded stacks for flame graphs. Docs: docs/convert.md."
+            "ui.perfetto.dev, or folded stacks for flame graphs. With --merge, the traces of several ranks "
+            "become one JSON trace on one clock. Docs: docs/convert.md."
         ),
     )
     arguments.add_reading(parser)
+    parser.add_argument("more", nargs="*", metavar="TRACE", help="with --merge, traces of further ranks")
+    parser.add_argument(
+        "--merge",
+        action="store_true",
+        help="write the ranks of all traces, of a lake or of a file of several ranks into one file",
+    )
     parser.add_argument(
         "--to", required=True, type=_targets, metavar="FORM[,FORM...]", help=f"some of {', '.join(_TARGETS)}"
     )
@@ -33,8 +45,8 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="PATH",
         help=(
             "folder to write, or the file if the only target is perfetto; with several targets, a folder "
-            "that contains them (default: one per target in this folder, named after the trace). A file "
-            "that ends in .gz is compressed"
+            "that contains them (default: one per target in this folder, named after the trace, or "
+            "merged). A file that ends in .gz is compressed"
         ),
     )
     parser.set_defaults(run=run)
@@ -47,11 +59,13 @@ def run(options: argparse.Namespace) -> int:
 
     if options.to == ["perfetto"]:
         check_file(options.out)
-    trace = read_trace(options)
+    trace = _ranks(options) if options.merge else _one(options)
     if options.out is not None:
         paths = convert(trace, options.to, options.out)
     else:
         stem = "stdin" if options.trace == STDIN else _stem(Path(options.trace).name)
+        if options.more:
+            stem = "merged"
         suffixes = {"perfetto": "perfetto.json"}
         paths = [
             path for to in options.to for path in convert(trace, to, Path(f"{stem}.{suffixes.get(to, to)}"))
@@ -59,6 +73,23 @@ def run(options: argparse.Namespace) -> int:
     for path in paths:
         show(str(path))
     return 0
+
+
+def _one(options: argparse.Namespace) -> "Trace":
+    if options.more:
+        raise InvalidArgumentError("several traces are written into one file with --merge")
+    return read_trace(options)
+
+
+def _ranks(options: argparse.Namespace) -> "Source":
+    if options.to != ["perfetto"]:
+        raise InvalidArgumentError("--merge writes one file: pass --to perfetto")
+    if not options.more:
+        return read_ranks(options)
+    paths = (options.trace, *options.more)
+    return [
+        read_trace(argparse.Namespace(**{**vars(options), "trace": path}), knows_ranks=True) for path in paths
+    ]
 
 
 def _stem(name: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernelscope.analysis.ops.flame import METRICS, VIEWS, folded_stacks
+from kernelscope.analysis.ranks.cluster import Source, one_trace
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.files import filled_folder, write_text
 from kernelscope.report.json_document import describe, dump
@@ -15,15 +16,19 @@ TARGETS = ("parquet", "arrow", "perfetto", "folded")
 """Targets of a conversion."""
 
 
-def convert(trace: Trace, to: str | Sequence[str], out: str | os.PathLike[str]) -> list[Path]:
-    """Writes ``trace`` in each of the formats ``to``, and returns the written paths.
+def convert(source: Source, to: str | Sequence[str], out: str | os.PathLike[str]) -> list[Path]:
+    """Writes a trace in each of the formats ``to``, and returns the written paths.
 
     ``parquet`` and ``arrow`` (Arrow IPC, equal to Feather) are folders with one file per table, and
     ``trace.json``. ``folded`` is a folder with one file per kind of stack and metric, for flame graphs (times
     in ns). ``perfetto`` is a JSON file for ui.perfetto.dev. With one format, ``out`` is the folder or file
     itself; with several, a folder with ``parquet``, ``arrow``, ``folded`` and ``perfetto.json``.
 
-    Raises: InvalidArgumentError: a format is unknown, or none is given. OSError: it cannot be written.
+    ``source`` is a trace, or for ``perfetto`` also a list of traces, a trace of several ranks or a lake: the
+    ranks are merged into one file, on the clock of :func:`kernelscope.analysis.clock_offsets`.
+
+    Raises: InvalidArgumentError: a format is unknown, none is given, or there are several ranks and another
+        format. OSError: it cannot be written.
     Example: ``ks.convert(trace, ["parquet", "perfetto"], "converted")``
     """
     targets = [to] if isinstance(to, str) else list(dict.fromkeys(to))
@@ -32,21 +37,25 @@ def convert(trace: Trace, to: str | Sequence[str], out: str | os.PathLike[str]) 
         raise InvalidArgumentError(
             f"the targets of a conversion are {', '.join(TARGETS)}, not {', '.join(unknown) or 'nothing'}"
         )
+    trace = one_trace(source)
+    if trace is None and targets != ["perfetto"]:
+        raise InvalidArgumentError(f"several ranks are merged into perfetto alone, not {', '.join(targets)}")
     out = Path(out)
     if len(targets) > 1:
         out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for target in targets:
         path = out if len(targets) == 1 else out / ("perfetto.json" if target == "perfetto" else target)
-        _write(trace, target, path)
+        if target == "perfetto":
+            write_perfetto(source, path)
+        elif trace is not None:
+            _write(trace, target, path)
         written.append(path)
     return written
 
 
 def _write(trace: Trace, target: str, path: Path) -> None:
-    if target == "perfetto":
-        write_perfetto(trace, path)
-    elif target == "folded":
+    if target == "folded":
         _write_folded(trace, path)
     else:
         _write_tables(trace, target, path)

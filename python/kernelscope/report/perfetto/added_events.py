@@ -7,7 +7,6 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import DEVICE_TYPES
 from kernelscope.report.perfetto.chrome_events import first_free_id, places_of_tracks
-from kernelscope.report.perfetto.path_events import path_events
 from kernelscope.trace import Trace
 
 CATEGORY = "kernelscope"
@@ -24,7 +23,7 @@ def added_events(trace: Trace, moved: pl.DataFrame) -> Iterator[pl.DataFrame]:
     ``moved`` are the events drawn on additional tracks; see ``further_tracks``.
 
     Arrows lead from launches to GPU operations and from operators to gradients. The curves are the share of
-    time in which each GPU runs kernels, and the memory of each device. The critical path comes last.
+    time in which each GPU runs kernels, and the memory of each device.
 
     Columns: the columns of an event, without ``row``. Order: arrows, then curves, each by time, then names;
     one frame per kind.
@@ -35,7 +34,6 @@ def added_events(trace: Trace, moved: pl.DataFrame) -> Iterator[pl.DataFrame]:
     for make in (_utilisation, _memory, _names):
         yield make(trace)
     yield _names_of_further(moved)
-    yield from path_events(trace, CATEGORY, tids)
 
 
 def _launch_arrows(trace: Trace, tids: pl.DataFrame) -> pl.DataFrame:

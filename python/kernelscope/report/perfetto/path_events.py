@@ -1,4 +1,4 @@
-"""The critical path of a trace, as a track of its own and as arrows between the events that it passes."""
+"""The critical path, as a track of its own and as arrows between the events that it passes."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,7 @@ from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.dependencies.path import window_of
 from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.grouping import gather_rows
+from kernelscope.report.perfetto.added_events import CATEGORY
 from kernelscope.report.perfetto.chrome_events import first_free_id, places_of_tracks
 from kernelscope.trace import Trace
 
@@ -15,70 +16,105 @@ TRACK = "Critical path"
 """Name of the process and the thread of the track."""
 
 
-def path_events(trace: Trace, category: str, tids: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yields the parts of the critical path of the trace, and arrows where it changes tracks.
+def path_events(trace: Trace, moved: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yields the critical path of a trace, and arrows where it changes tracks.
 
-    A part is named after its reason. Its arguments are the number of segments, and the event and the
-    dependency of the longest.
-
-    Columns: as ``added_events``. ``tids`` has ``row`` and ``tid`` of events that are drawn elsewhere.
+    Columns: as ``added_events``. ``moved`` has the events that are drawn elsewhere; see ``further_tracks``.
     """
     graph = dependencies(trace)
     if graph.events.is_empty():
         return
     path = segments(graph, graph.replay, [window_of(trace, graph, None, None, None, 0)])
-    path = path.with_columns(event_name=graph.events["name"].cast(pl.String).gather(path["event"]))
+    path = path.with_columns(name=graph.events["name"].cast(pl.String).gather(path["event"]))
+    yield slices_of_path(path)
+    yield arrows_of_path(ends_of_arrows(trace, path, moved), first_path_id(trace))
+
+
+def first_path_id(trace: Trace) -> int:
+    """Returns the first id of arrows of the path, which follow the arrows of launches and gradients."""
+    return first_free_id(trace) + 2 * (trace.gpu_ops.height + trace.ops.height + 1)
+
+
+def slices_of_path(path: pl.DataFrame) -> pl.DataFrame:
+    """Returns the slices of a path, named after their reason, and of several ranks after their rank.
+
+    Their arguments are the number of segments, and the event and the dependency of the longest.
+
+    Columns: as ``added_events``. ``path`` is a critical path with ``name``, of several ranks with ``rank``.
+    """
     longest = pl.col("dur_ns").arg_max()
+    reason = pl.col("bound_by").cast(pl.String)
+    title = pl.format("rank {}: {}", "rank", reason) if "rank" in path.columns else reason
     # Neighbours that are bound by the same are one slice.
-    parts = path.group_by(pl.col("bound_by").rle_id().alias("part"), maintain_order=True).agg(
-        pl.col("bound_by", "start_ns").first(),
+    parts = path.with_columns(title=title).group_by(
+        pl.col("title").rle_id().alias("part"), maintain_order=True
+    )
+    parts = parts.agg(
+        pl.col("title", "start_ns").first(),
         pl.col("dur_ns").sum(),
-        pl.col("event_name", "edge").get(longest),
+        pl.col("name", "edge").get(longest),
         pl.len().cast(pl.Int64).alias("segments"),
     )
-    yield parts.select(
+    return parts.select(
         ph=pl.lit("X"),
-        cat=pl.lit(category),
-        name="bound_by",
+        cat=pl.lit(CATEGORY),
+        name="title",
         ts="start_ns",
         dur="dur_ns",
         pid_text=pl.lit(TRACK),
         tid_text=pl.lit(TRACK),
-        **{"n:segments": pl.col("segments"), "s:longest": pl.col("event_name"), "s:its edge": pl.col("edge")},
+        **{"n:segments": pl.col("segments"), "s:longest": pl.col("name"), "s:its edge": pl.col("edge")},
     )
-    times = graph.times[path["event"]].rename({"start_ns": "first_ns", "end_ns": "last_ns"})
-    yield _arrows(trace, path.hstack(times), category, tids)
 
 
-def _arrows(trace: Trace, path: pl.DataFrame, category: str, tids: pl.DataFrame) -> pl.DataFrame:
-    """Both ends of an arrow from each segment to the next one, if that is on another track."""
-    rows = path["row"]
-    on_gpu = gather_rows(rows, trace.gpu_ops, "device", "stream").cast(pl.Int64)
-    tables = (trace.ops, trace.launches, trace.python, trace.ranges)
-    tracks = [gather_rows(rows, table, "track")["track"] for table in tables]
-    placed = path.hstack(on_gpu).with_columns(pl.select(track=pl.coalesce(tracks)).to_series())
+def ends_of_arrows(trace: Trace, path: pl.DataFrame, moved: pl.DataFrame) -> pl.DataFrame:
+    """Returns where an arrow would enter and leave the event of each segment of a path.
+
+    Columns: ``pid``, ``tid``, ``pid_text`` and ``tid_text`` of the event; ``since_ns`` (start of the
+        segment); ``enters_ns`` and ``leaves_ns``, which are inside the event, though the segment may be the
+        wait before it. ``moved`` has the events
+        that are drawn elsewhere; see ``further_tracks``.
+    """
+    path = path.drop_nulls("row")
+    host = (trace.ops, trace.launches, trace.python, trace.ranges)
+    columns = ("track", "start_ns", "dur_ns")
+    found = [gather_rows(path["row"], table, *columns) for table in host]
+    on_gpu = gather_rows(path["row"], trace.gpu_ops, "device", "stream", "start_ns", "dur_ns")
+    # An event is in one of the tables.
+    of_event = {name: [own[name] for own in (on_gpu, *found) if name in own] for name in columns}
+    placed = on_gpu.select(pl.col("device", "stream").cast(pl.Int64)).with_columns(
+        pl.select(pl.coalesce(of_event[name]).alias(name)).to_series() for name in columns
+    )
+    placed = placed.with_columns(path.select("row", since_ns="start_ns", path_ns="dur_ns"))
     placed = placed.join(places_of_tracks(trace.threads), on="track", how="left", maintain_order="left")
-    placed = placed.join(tids.rename({"tid": "moved"}), on="row", how="left", maintain_order="left")
-    first, last = pl.col("first_ns"), pl.col("last_ns")
-    ends = placed.drop_nulls("row").select(
+    elsewhere = moved.select("row", moved="tid")
+    placed = placed.join(elsewhere, on="row", how="left", maintain_order="left")
+    first = pl.col("start_ns")
+    last = first + pl.col("dur_ns").fill_null(0)
+    return placed.select(
         pid=pl.coalesce("device", "pid"),
         tid=pl.coalesce("moved", "stream", "tid"),
         pid_text="pid_text",
         tid_text=pl.when(pl.col("moved").is_null()).then("tid_text"),
-        # Inside the event: the segment may be the wait before its start.
-        leaves_ns=(pl.col("start_ns") + pl.col("dur_ns") - 1).clip(first, last),
-        enters_ns=pl.col("start_ns").clip(first, last),
+        since_ns="since_ns",
+        enters_ns=pl.col("since_ns").clip(first, last),
+        leaves_ns=(pl.col("since_ns") + pl.col("path_ns") - 1).clip(first, last),
     )
-    places = pl.struct("pid", "tid", "pid_text", "tid_text")
+
+
+def arrows_of_path(ends: pl.DataFrame, first_id: int) -> pl.DataFrame:
+    """Returns both ends of an arrow from each segment to the next one, if that is on another track.
+
+    Columns: as ``added_events``. ``ends`` has those of :func:`ends_of_arrows`, in the order of the path.
+    """
+    places = pl.struct("^(pid|tid).*$")
     leaves = ends.select((places != places.shift(-1)).fill_null(value=False)).to_series()
-    # The arrows of launches and gradients come first.
-    first_id = first_free_id(trace) + 2 * (trace.gpu_ops.height + trace.ops.height + 1)
     arrow = {
-        "cat": pl.lit(category),
+        "cat": pl.lit(CATEGORY),
         "name": pl.lit("critical path"),
         "id": pl.int_range(pl.len(), dtype=pl.Int64) + first_id,
     }
-    shown = pl.exclude("leaves_ns", "enters_ns")
+    shown = pl.exclude("since_ns", "enters_ns", "leaves_ns")
     starts = ends.filter(leaves).select(shown, **arrow, ph=pl.lit("s"), ts="leaves_ns")
     into = ends.filter(leaves.shift(1, fill_value=False))
     return pl.concat(

@@ -138,6 +138,7 @@ pub(super) fn labels(
 
 /// The label of a rank, as in `[TP00-DP01] 83`, `[rank 1] 83` or `rank1: 83`, and what stands behind it.
 fn label_of(process: &str) -> Option<(&str, &str)> {
+    let is_label = |label: &str| label.eq_ignore_ascii_case("unknown") || !counts(label).is_empty();
     let (label, own) = match process.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,
         None => {
@@ -147,9 +148,14 @@ fn label_of(process: &str) -> Option<(&str, &str)> {
             process.split_at(digits + end)
         }
     };
+    if process.starts_with('[')
+        && let Some(own) = own.strip_prefix(' ')
+    {
+        // The process may be -1, or an empty text.
+        return is_label(label).then_some((label, own));
+    }
     let own = own.trim_start_matches([' ', ':', '/', '-', '_', '.', ',']);
-    let is_label = label.eq_ignore_ascii_case("unknown") || !counts(label).is_empty();
-    (is_label && !own.is_empty()).then_some((label, own))
+    (is_label(label) && !own.is_empty()).then_some((label, own))
 }
 
 /// What a label counts: letters and the number behind them, in lower case.
