@@ -316,6 +316,7 @@ def commands(path: Path, out: Path) -> Iterator[list[str]]:
     yield ["info", trace]
     yield ["info", trace, "--check", "--format", "json"]
     yield ["convert", trace, "--to", "parquet,arrow,perfetto,folded", "--out", str(out / "converted")]
+    yield ["convert", trace, "--to", "perfetto", "--out", str(out / "converted.pftrace")]
     for form in ("text", "markdown", "json"):
         yield ["diff", trace, trace, "--format", form]
     yield ["batch", trace, "--out", str(out / "lake"), "--workers", "1", "--html", str(out / "lake.html")]
@@ -395,8 +396,8 @@ def _faults_of_command(command: list[str]) -> Iterator[str]:
     if escape:
         yield f"printed {escape[0]!r}"
     written: list[str] = [output] if command[-1] == "json" and code == 0 and output else []
-    if command[0] == "convert" and code == 0:
-        out = Path(command[-1])
+    out = Path(command[-1])
+    if command[0] == "convert" and code == 0 and out.is_dir():
         written.append((out / "perfetto.json").read_text())
         for folded in (out / "folded").iterdir():
             if any(not _FOLDED.fullmatch(line) for line in folded.read_text().splitlines()):

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from waiting import LIMIT_S
 
@@ -78,7 +79,15 @@ class TraceProcessor:
         return self._reply()
 
     def _reply(self) -> Any:
-        (message,) = self._messages.FromString(base64.b64decode(self._page.evaluate("reply()"))).msg
+        received = b""
+        while True:
+            # A long message comes in pieces, and one that is cut cannot be read.
+            received += base64.b64decode(self._page.evaluate("reply()"))
+            try:
+                (message,) = self._messages.FromString(received).msg
+            except DecodeError:
+                continue
+            break
         assert not message.fatal_error, message.fatal_error
         return message
 

@@ -106,7 +106,7 @@ class DependencyGraph:
         operations until the next ``phase``, if there are these columns."""
 
 class Replay:
-    """The times of a graph of which some edges take longer or shorter."""
+    """The times of a graph if some edges take longer or shorter."""
 
     def times(self) -> ArrowTable:
         """Returns ``start_ns`` and ``end_ns`` of every event."""
@@ -230,12 +230,19 @@ class TimelineIndex:
     ) -> ArrowTable | None:
         """Like ``show``, but returns None if there are more than ``most`` marks."""
 
-class JsonEventWriter:
-    """Writes a file of events as Chrome JSON, part by part; see ``traceparse::export`` for the columns."""
+class TraceEventWriter:
+    """Writes a file of events, part by part; see ``framekernels::export`` for the columns.
 
-    def __init__(self, path: str | os.PathLike[str], header: str) -> None: ...
+    It is Chrome JSON with a ``header``, and a protobuf of Perfetto without.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], header: str | None = None) -> None: ...
+    def name(self, places: Frame) -> None:
+        """Names tracks of a protobuf: ``pid``, ``tid``, ``pid_text``, ``tid_text``, ``name``, ``order``."""
+
     def write(self, frames: Sequence[Frame], extras: Frame) -> None:
-        """Writes the events by ``row``; ``extras`` has ``row``, ``key``, ``value``, ``is_field``."""
+        """Writes events: JSON by ``row``, a protobuf by start. ``extras`` has ``row``, ``key``, ``value`` and
+        ``is_field``."""
 
     def finish(self) -> None:
         """Finishes the file."""

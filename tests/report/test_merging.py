@@ -39,6 +39,15 @@ def nanoseconds(microseconds: Any) -> int:
     return round(float(microseconds) * 1000)
 
 
+def slices(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events that Perfetto shows as slices; of the path, each start with its duration."""
+    path = [event for event in events if event["ph"] in "BE"]
+    times = [nanoseconds(event["ts"]) for event in path]
+    durations = [end - start for start, end in zip(times[::2], times[1::2], strict=True)]
+    found = [{**start, "dur": by / 1000} for start, by in zip(path[::2], durations, strict=True)]
+    return [event for event in events if event["ph"] in "Xi"] + found
+
+
 def merged(source: Any, out: Path) -> list[dict[str, Any]]:
     ks.convert(source, "perfetto", out)
     text = gzip.decompress(out.read_bytes()) if out.suffix == ".gz" else out.read_bytes()
@@ -97,9 +106,9 @@ def test_the_path_leads_through_all_ranks(job: list[ks.Trace], tmp_path: Path) -
     path = analysis.critical_path(job)
     ranks = {name.split(":")[0] for name in (event["name"] for event in found)}
     assert ranks == {f"rank {rank}" for rank in path["rank"].unique()}
-    assert sum(event["args"]["segments"] for event in found) == path.height
+    assert sum(event["args"]["segments"] for event in found[::2]) == path.height
     assert nanoseconds(found[0]["ts"]) == path["start_ns"][0]
-    assert sum(nanoseconds(event["dur"]) for event in found) == path["dur_ns"].sum()
+    assert nanoseconds(found[-1]["ts"]) == path["start_ns"][-1] + path["dur_ns"][-1]
     arrows = [event for event in events if event["name"] == "critical path" and event["ph"] in "sf"]
     assert {event["cat"] for event in arrows} == {CATEGORY}
     # Both ends are inside an event of the rank.
@@ -162,27 +171,99 @@ def test_the_command_merges(
         ks.convert([ks.read(path) for path in paths], ["arrow", "perfetto"], tmp_path / "out")
 
 
+SLICES = "select slice.name, ts, dur from slice"
+NAMES = (
+    "select process.name, slice.name, count(*) from slice"
+    " join thread_track on slice.track_id = thread_track.id"
+    " join thread using (utid) join process using (upid) group by 1, 2"
+)
+FAULTS = "select name, value from stats where value > 0 and severity != 'info'"
+
+
 def test_perfetto_loses_no_event(job: list[ks.Trace], tmp_path: Path, browser: Browser) -> None:
     """Every event is a slice of its process, and every recorded pair of ends a flow."""
     out = tmp_path / "merged.json"
     events = merged(job, out)
-    shown = [event for event in events if event["ph"] in "Xi"]
+    shown = slices(events)
     begun = {(event["cat"], event["id"]) for event in events if event["ph"] == "s"}
     flows = [event for event in events if event["ph"] == "f" and (event["cat"], event["id"]) in begun]
     with processing(browser, out) as processor:
-        assert processor.rows("select name from stats where value > 0 and severity != 'info'") == []
+        assert processor.rows(FAULTS) == []
         assert processor.rows("select count(*) from flow") == [(len(flows),)]
-        found = processor.rows("select name, ts, dur from slice")
-        of_threads = processor.rows(
-            "select process.name, slice.name, count(*) from slice"
-            " join thread_track on slice.track_id = thread_track.id"
-            " join thread using (utid) join process using (upid) group by 1, 2"
-        )
+        found, of_threads = processor.rows(SLICES), processor.rows(NAMES)
     times = [(event["name"], nanoseconds(event["ts"]), nanoseconds(event.get("dur", 0))) for event in shown]
     # It reads microseconds as floats.
     for ours, theirs in zip(sorted(times), sorted(found), strict=True):
         assert ours[0] == theirs[0]
         assert ours[1:] == pytest.approx(theirs[1:], abs=1, rel=0)
-    on_threads = [event for event in shown if event["ph"] == "X" or event["s"] == "t"]
+    on_threads = [event for event in shown if event.get("s", "t") == "t"]
     names = Counter((str(event["pid"]), event["name"]) for event in on_threads)
     assert {(process, name): count for process, name, count in of_threads} == names
+
+
+def test_a_protobuf_has_the_same_events(job: list[ks.Trace], tmp_path: Path, browser: Browser) -> None:
+    events = merged(job, tmp_path / "merged.json")
+    shown = slices(events)
+    times = [(event["name"], nanoseconds(event["ts"]), nanoseconds(event.get("dur", 0))) for event in shown]
+    numbers = ("select count(*) from flow", "select count(*), sum(value) from counter")
+    with processing(browser, tmp_path / "merged.json") as processor:
+        expected = [processor.rows(sql) for sql in numbers]
+    ks.convert(job, "perfetto", tmp_path / "merged.pftrace.gz")
+    with processing(browser, tmp_path / "merged.pftrace.gz") as processor:
+        assert processor.rows(FAULTS) == []
+        assert sorted(processor.rows(SLICES)) == sorted(times)
+        assert [processor.rows(sql) for sql in numbers] == expected
+        names = {process for process, *_ in processor.rows(NAMES)}
+        numbered = processor.rows("select upid, pid from process where pid != 0")
+    for trace in job:
+        assert {f"rank {trace.meta.rank}: python3 (CPU)"} <= names
+    assert len({pid for _, pid in numbered}) == len(numbered)
+
+
+@pytest.mark.parametrize("kind", ["native", "nsys"])
+def test_a_protobuf_has_the_same_arguments(kind: str, tmp_path: Path, browser: Browser) -> None:
+    path = tmp_path / "demo.sqlite"
+    if kind == "nsys":
+        _traceparse.write_demo_database(path, kind=kind, size_bytes=1_000_000, ranks=1, seed=1)
+    else:
+        (path,) = write_job(tmp_path, size_bytes=500_000)
+    found = []
+    for out in (tmp_path / "out.json", tmp_path / "out.pftrace"):
+        ks.convert(ks.read(path), "perfetto", out)
+        with processing(browser, out) as processor:
+            assert processor.rows(FAULTS) == []
+            rows = processor.rows(
+                "select name, dur, category, flat_key, display_value from slice"
+                " left join args using (arg_set_id)"
+            )
+        # Keys have another prefix and no dots; numbers may be floats.
+        shown = [
+            (*of, (key or "").partition(".")[2].replace(".", "_"), (value or "").removesuffix(".0"))
+            for *of, key, value in rows
+        ]
+        found.append(Counter(row for row in shown if row[-2] != "Comms Id"))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("suffix", ["json", "pftrace"])
+def test_perfetto_shows_a_path_of_times_since_1970(suffix: str, tmp_path: Path, browser: Browser) -> None:
+    """Times of JSON are then rounded to 256 ns."""
+    events, epoch_us = Events(), 1_700_000_000_000_000
+    for number in range(1, 200):
+        at = epoch_us + number * 50.003
+        events.op("aten::mm", at, 20.001)
+        events.call(at + 5, 5, number)
+        events.kernel("gemm", at + 30.001, 10.001, number)
+    trace = ks.read(events.write(tmp_path / "trace.json"))
+    out = tmp_path / f"out.{suffix}"
+    ks.convert(trace, "perfetto", out)
+    with processing(browser, out) as processor:
+        assert processor.rows(FAULTS) == []
+        parts = processor.rows(
+            "select count(*), sum(dur) from slice join thread_track on slice.track_id = thread_track.id"
+            f" join thread using (utid) where thread.name = '{TRACK}'"
+        )
+    path = analysis.critical_path(trace)
+    reasons = path.select(pl.col("bound_by").rle_id().n_unique()).item()
+    assert parts[0][0] == reasons
+    assert parts[0][1] == pytest.approx(path["dur_ns"].sum(), abs=0 if suffix == "pftrace" else 512)

@@ -39,14 +39,17 @@ def trace(request: pytest.FixtureRequest, tmp_path: Path) -> ks.Trace:
 def test_the_path_fills_its_track(trace: ks.Trace, tmp_path: Path) -> None:
     events = converted(trace, tmp_path / "out.json")
     found = [event for event in events if event.get("pid") == TRACK]
+    starts, ends = found[::2], found[1::2]
+    assert [event["ph"] for event in found] == ["B", "E"] * len(starts)
     path = analysis.critical_path(trace)
-    names, reached = [event["name"] for event in found], path["start_ns"][0]
+    names, reached = [event["name"] for event in starts], path["start_ns"][0]
     assert all(name != other for name, other in itertools.pairwise(names))
-    assert sum(int(event["args"]["segments"]) for event in found) == path.height
-    for event in found:
-        inside = path.filter(pl.col("start_ns").is_between(reached, reached + nanoseconds(event["dur"]) - 1))
-        assert inside["bound_by"].unique().to_list() == [event["name"]]
-        reached += nanoseconds(event["dur"])
+    assert sum(int(event["args"]["segments"]) for event in starts) == path.height
+    for start, end in zip(starts, ends, strict=True):
+        assert (nanoseconds(start["ts"]), start["name"]) == (reached, end["name"])
+        reached = nanoseconds(end["ts"])
+        inside = path.filter(pl.col("start_ns").is_between(nanoseconds(start["ts"]), reached - 1))
+        assert inside["bound_by"].unique().to_list() == [start["name"]]
     assert reached == path["start_ns"][-1] + path["dur_ns"][-1]
     if trace.meta.format == "kineto":
         assert differences(trace, ks.read(tmp_path / "out.json", strict=True)) == []

@@ -1,49 +1,74 @@
-//! Writes events as Chrome JSON, from frames that Python hands over.
+//! Writes events for Perfetto, from frames that Python hands over.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use framekernels::export::{EventWriter, Extra};
+use framekernels::export::{EventWriter, Extra, ProtobufWriter};
 use pyo3::prelude::*;
 use traceparse::{Error, ErrorKind};
 
 use crate::errors;
 use crate::frame::{Frame, run};
 
+enum Writer {
+    Json(EventWriter<File>),
+    Protobuf(Box<ProtobufWriter<File>>),
+}
+
 /// Writes one file of events, part by part.
 #[pyclass(module = "kernelscope._traceparse")]
-pub(crate) struct JsonEventWriter {
+pub(crate) struct TraceEventWriter {
     path: PathBuf,
-    writer: Option<EventWriter<File>>,
+    writer: Option<Writer>,
 }
 
 #[pymethods]
-impl JsonEventWriter {
-    /// Begins the file at `path` with the members of the JSON object `header`.
+impl TraceEventWriter {
+    /// Begins the file at `path`: Chrome JSON with the members of the JSON object `header`, or a protobuf without.
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, header: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, header=None))]
+    fn new(py: Python<'_>, path: PathBuf, header: Option<&str>) -> PyResult<Self> {
         let file = File::create(&path).map_err(|error| failed(py, &error, &path))?;
-        let writer = EventWriter::new(file, header)
-            .map_err(|message| errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)))?;
+        let writer = match header {
+            Some(header) => EventWriter::new(file, header)
+                .map(Writer::Json)
+                .map_err(|message| errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message)))?,
+            None => Writer::Protobuf(Box::new(ProtobufWriter::new(file))),
+        };
         Ok(Self { path, writer: Some(writer) })
     }
 
-    /// Writes the events of all `frames` in order of their rows, with the arguments of `extras`: frames of
-    /// `row`, `key`, `value` and `is_field`.
+    /// Names processes and threads in a protobuf, with the columns `pid`, `tid`, `pid_text`, `tid_text`, `name` and
+    /// `order`; in JSON, events do.
+    fn name(&mut self, py: Python<'_>, places: Frame) -> PyResult<()> {
+        match self.writer.as_mut().ok_or_else(|| closed(py))? {
+            Writer::Json(_) => Ok(()),
+            Writer::Protobuf(writer) => run(py, || writer.name(&places)),
+        }
+    }
+
+    /// Writes the events of all `frames`, with the arguments of `extras`: frames of `row`, `key`, `value` and
+    /// `is_field`. JSON has them in order of their rows, a protobuf in that of their starts.
     fn write(&mut self, py: Python<'_>, frames: Vec<Frame>, extras: Frame) -> PyResult<()> {
         let Self { path, writer } = self;
-        let Some(writer) = writer else { return Err(closed(py)) };
+        let writer = writer.as_mut().ok_or_else(|| closed(py))?;
         let extras = run(py, || Extra::read(&extras))?;
         let batches: Vec<_> = frames.iter().map(|frame| frame.batch().clone()).collect();
-        py.detach(|| writer.write(&batches, &extras)).map_err(|error| failed(py, &error, path))
+        let written = py.detach(|| match writer {
+            Writer::Json(writer) => writer.write(&batches, &extras),
+            Writer::Protobuf(writer) => writer.write(&batches, &extras),
+        });
+        written.map_err(|error| failed(py, &error, path))
     }
 
     /// Ends the file.
     fn finish(&mut self, py: Python<'_>) -> PyResult<()> {
-        let writer = self.writer.take().ok_or_else(|| closed(py))?;
-        let done = writer.finish().and_then(|mut file| file.flush());
-        done.map_err(|error| failed(py, &error, &self.path))
+        let written = match self.writer.take().ok_or_else(|| closed(py))? {
+            Writer::Json(writer) => writer.finish(),
+            Writer::Protobuf(writer) => writer.finish(),
+        };
+        written.and_then(|mut file| file.flush()).map_err(|error| failed(py, &error, &self.path))
     }
 }
 

@@ -27,7 +27,7 @@ mod _traceparse {
     #[pymodule_export]
     use super::errors::error_classes;
     #[pymodule_export]
-    use super::export::JsonEventWriter;
+    use super::export::TraceEventWriter;
     #[pymodule_export]
     use super::frame::ArrowTable;
     #[pymodule_export]

@@ -21,8 +21,9 @@ def convert(source: Source, to: str | Sequence[str], out: str | os.PathLike[str]
 
     ``parquet`` and ``arrow`` (Arrow IPC, equal to Feather) are folders with one file per table, and
     ``trace.json``. ``folded`` is a folder with one file per kind of stack and metric, for flame graphs (times
-    in ns). ``perfetto`` is a JSON file for ui.perfetto.dev. With one format, ``out`` is the folder or file
-    itself; with several, a folder with ``parquet``, ``arrow``, ``folded`` and ``perfetto.json``.
+    in ns). ``perfetto`` is a file for ui.perfetto.dev: a protobuf if its name ends in ``.pftrace`` or
+    ``.perfetto-trace``, also before ``.gz``, and otherwise JSON. With one format, ``out`` is the folder or
+    file itself; with several, a folder with ``parquet``, ``arrow``, ``folded`` and ``perfetto.json``.
 
     ``source`` is a trace, or for ``perfetto`` also a list of traces, a trace of several ranks or a lake: the
     ranks are merged into one file, on the clock of :func:`kernelscope.analysis.clock_offsets`.

@@ -15,6 +15,17 @@ enum Form {
     Micros,
 }
 
+/// A value of a column.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value<'a> {
+    Int(i64),
+    Uint(u64),
+    Real(f64),
+    Bool(bool),
+    Text(&'a str),
+    Json(&'a str),
+}
+
 /// The values of a column.
 enum Values {
     I64(Int64Array),
@@ -26,8 +37,10 @@ enum Values {
     Text(StringViewArray),
 }
 
-/// A column with the key it is written under, as it stands in JSON.
+/// A column with the key it is written under.
 struct Column {
+    name: String,
+    /// As it stands in JSON, with a colon.
     key: Vec<u8>,
     form: Form,
     values: Values,
@@ -69,6 +82,39 @@ impl Columns {
         Ok(Self { rows: rows.ok_or("row is missing, null or of another type")?, fields, args, members })
     }
 
+    /// The value of a field of an event.
+    fn field(&self, name: &str, at: usize) -> Option<Value<'_>> {
+        self.fields.iter().filter(|column| column.name == name).find_map(|column| column.value(at))
+    }
+
+    /// A field that is a number.
+    pub(super) fn number(&self, name: &str, at: usize) -> Option<i64> {
+        match self.field(name, at)? {
+            Value::Int(number) => Some(number),
+            Value::Uint(number) => i64::try_from(number).ok(),
+            _ => None,
+        }
+    }
+
+    /// A field that is a text.
+    pub(super) fn text(&self, name: &str, at: usize) -> Option<&str> {
+        self.fields.iter().filter(|column| column.name == name).find_map(|column| match column.value(at)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// The arguments of an event.
+    pub(super) fn args(&self, at: usize) -> impl Iterator<Item = (&str, Value<'_>)> {
+        self.args.iter().filter_map(move |column| Some((column.name.as_str(), column.value(at)?)))
+    }
+
+    /// The members of an event, JSON text that is put between its arguments as it is.
+    pub(super) fn members(&self, at: usize) -> Option<&str> {
+        let members = self.members.as_ref().filter(|members| members.is_valid(at))?;
+        Some(members.value(at)).filter(|members| !members.is_empty())
+    }
+
     /// The row of each event.
     pub(super) fn rows(&self) -> &[u32] {
         self.rows.values()
@@ -83,25 +129,31 @@ impl Columns {
     pub(super) fn push_args(&self, at: usize, out: &mut Vec<u8>) {
         let start = out.len();
         push_members(&self.args, at, out);
-        if let Some(members) =
-            self.members.as_ref().filter(|members| members.is_valid(at) && !members.value(at).is_empty())
-        {
+        if let Some(members) = self.members(at) {
             if out.len() > start {
                 out.push(b',');
             }
-            out.extend_from_slice(members.value(at).as_bytes());
+            out.extend_from_slice(members.as_bytes());
         }
     }
 }
 
 fn push_members(columns: &[Column], at: usize, out: &mut Vec<u8>) {
     let start = out.len();
-    for column in columns.iter().filter(|column| column.is_valid(at)) {
+    for (column, value) in columns.iter().filter_map(|column| Some((column, column.value(at)?))) {
         if out.len() > start {
             out.push(b',');
         }
         out.extend_from_slice(&column.key);
-        column.push(at, out);
+        match value {
+            Value::Int(ns) if column.form == Form::Micros => push_micros(out, ns),
+            Value::Int(number) => push_display(out, number),
+            Value::Uint(number) => push_display(out, number),
+            Value::Real(number) => push_real(out, number),
+            Value::Bool(is_true) => push_display(out, is_true),
+            Value::Text(text) => push_string(out, text),
+            Value::Json(text) => push_json(out, text),
+        }
     }
 }
 
@@ -109,7 +161,7 @@ fn column(key: &str, form: Form, values: Values) -> Column {
     let mut written = Vec::with_capacity(key.len() + 3);
     push_string(&mut written, key);
     written.push(b':');
-    Column { key: written, form, values }
+    Column { name: key.to_owned(), key: written, form, values }
 }
 
 fn values(array: &dyn Array) -> Option<Values> {
@@ -127,29 +179,17 @@ fn values(array: &dyn Array) -> Option<Values> {
 }
 
 impl Column {
-    fn is_valid(&self, at: usize) -> bool {
+    fn value(&self, at: usize) -> Option<Value<'_>> {
         match &self.values {
-            Values::I64(values) => values.is_valid(at),
-            Values::I32(values) => values.is_valid(at),
-            Values::U64(values) => values.is_valid(at),
-            Values::U32(values) => values.is_valid(at),
-            Values::F64(values) => values.is_valid(at),
-            Values::Bool(values) => values.is_valid(at),
-            Values::Text(values) => values.is_valid(at),
-        }
-    }
-
-    fn push(&self, at: usize, out: &mut Vec<u8>) {
-        match &self.values {
-            Values::I64(values) if self.form == Form::Micros => push_micros(out, values.value(at)),
-            Values::I64(values) => push_display(out, values.value(at)),
-            Values::I32(values) => push_display(out, values.value(at)),
-            Values::U64(values) => push_display(out, values.value(at)),
-            Values::U32(values) => push_display(out, values.value(at)),
-            Values::F64(values) => push_real(out, values.value(at)),
-            Values::Bool(values) => push_display(out, values.value(at)),
-            Values::Text(values) if self.form == Form::Json => push_json(out, values.value(at)),
-            Values::Text(values) => push_string(out, values.value(at)),
+            Values::I64(values) => values.is_valid(at).then(|| Value::Int(values.value(at))),
+            Values::I32(values) => values.is_valid(at).then(|| Value::Int(values.value(at).into())),
+            Values::U64(values) => values.is_valid(at).then(|| Value::Uint(values.value(at))),
+            Values::U32(values) => values.is_valid(at).then(|| Value::Uint(values.value(at).into())),
+            Values::F64(values) => values.is_valid(at).then(|| Value::Real(values.value(at))),
+            Values::Bool(values) => values.is_valid(at).then(|| Value::Bool(values.value(at))),
+            Values::Text(values) if !values.is_valid(at) => None,
+            Values::Text(values) if self.form == Form::Json => Some(Value::Json(values.value(at))),
+            Values::Text(values) => Some(Value::Text(values.value(at))),
         }
     }
 }

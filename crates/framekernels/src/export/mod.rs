@@ -1,4 +1,4 @@
-//! Writes events as Chrome JSON, which Perfetto and other viewers open.
+//! Writes events as Chrome JSON, which Perfetto and other viewers open, or as a protobuf of Perfetto.
 //!
 //! Events come as batches of columns, part by part in the order of their rows, and leave as bytes: memory is
 //! that of one part. The columns say what is written, so that no format of a trace and no table is known
@@ -13,9 +13,14 @@
 //! A null is not written.
 
 mod columns;
+mod part;
+mod protobuf;
+mod wire;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub use writer::{EventWriter, Extra};
+pub use part::Extra;
+pub use protobuf::ProtobufWriter;
+pub use writer::EventWriter;

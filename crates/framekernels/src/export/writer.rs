@@ -1,49 +1,15 @@
-//! Puts the events of all batches of a part in order and writes them.
+//! Writes events as Chrome JSON.
 
 use std::io::{self, Write};
 
-use arrow_array::types::UInt32Type;
-use arrow_array::{BooleanArray, RecordBatch, StringViewArray};
+use arrow_array::RecordBatch;
 use serde_json::value::RawValue;
 
 use super::columns::{Columns, push_json, push_string};
-use crate::frame::{self, Frame};
+use super::part::{Extra, Part};
 
 /// Bytes that are collected before they are written.
-const BUFFER_BYTES: usize = 1 << 20;
-
-/// An argument of the event with a row number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extra {
-    /// Row of the event.
-    pub row: u32,
-    /// Its key.
-    pub key: String,
-    /// Its value as JSON text.
-    pub value: String,
-    /// Whether it is a field of the event and not an argument.
-    pub is_field: bool,
-}
-
-impl Extra {
-    /// The arguments in a frame of `row`, `key`, `value` and `is_field`, none null.
-    ///
-    /// # Errors
-    /// When there is no such column.
-    pub fn read(frame: &Frame) -> frame::Result<Vec<Self>> {
-        let rows = frame.values::<UInt32Type>("row")?;
-        let keys: &StringViewArray = frame.filled_array("key")?;
-        let values: &StringViewArray = frame.filled_array("value")?;
-        let fields: &BooleanArray = frame.filled_array("is_field")?;
-        let extras = rows.iter().enumerate().map(|(at, &row)| Self {
-            row,
-            key: keys.value(at).to_owned(),
-            value: values.value(at).to_owned(),
-            is_field: fields.value(at),
-        });
-        Ok(extras.collect())
-    }
-}
+pub(super) const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes one file of events.
 pub struct EventWriter<W: Write> {
@@ -79,20 +45,8 @@ impl<W: Write> EventWriter<W> {
     /// # Errors
     /// When a batch has columns that are not events', as invalid input; when writing fails.
     pub fn write(&mut self, batches: &[RecordBatch], extras: &[Extra]) -> io::Result<()> {
-        let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
-        let columns: Vec<Columns> =
-            batches.iter().map(|batch| Columns::new(batch).map_err(invalid)).collect::<io::Result<_>>()?;
-        let mut order: Vec<(u32, u32, u32)> = Vec::new();
-        for (source, columns) in (0..).zip(&columns) {
-            order.extend((0..).zip(columns.rows()).map(|(at, &row)| (row, source, at)));
-        }
-        order.sort_unstable();
-        for (row, source, at) in order {
-            let Some(columns) = columns.get(source as usize) else { continue };
-            let first = extras.partition_point(|extra| extra.row < row);
-            let behind = extras.get(first..).unwrap_or_default();
-            let own = behind.get(..behind.partition_point(|extra| extra.row == row)).unwrap_or_default();
-            self.event(columns, at as usize, own);
+        for event in Part::new(batches, extras)?.events(|_, row| row) {
+            self.event(event.columns, event.at, event.extras);
             if self.buffer.len() >= BUFFER_BYTES {
                 self.out.write_all(&self.buffer)?;
                 self.buffer.clear();

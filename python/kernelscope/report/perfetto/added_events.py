@@ -100,7 +100,7 @@ def _arrows(
 
 
 def _placed(tid: str) -> dict[str, pl.Expr]:
-    """The place of an end of an arrow: that of its track, unless its event is drawn elsewhere."""
+    """The place of an end of an arrow: its track, unless its event is drawn elsewhere."""
     return {
         "pid": pl.col("pid"),
         "tid": pl.coalesce(tid, "tid"),

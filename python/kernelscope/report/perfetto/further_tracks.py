@@ -36,7 +36,7 @@ def further_tracks(trace: Trace) -> pl.DataFrame:
 def move(events: pl.DataFrame, moved: pl.DataFrame) -> pl.DataFrame:
     """Returns the same events, with those in ``moved`` on their additional tracks.
 
-    Columns: the columns of an event; ``moved`` has those of :func:`further_tracks`.
+    Columns: the columns of an event; ``moved`` comes from :func:`further_tracks`.
     """
     found = moved.select("row", _tid="tid", _recorded="recorded").filter(
         pl.col("row").is_in(events["row"].implode())

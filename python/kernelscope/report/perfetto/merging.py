@@ -55,7 +55,7 @@ class Place(NamedTuple):
             changed["ts"] = pl.col("ts") - self.shift_ns
         if "id" in frame.columns:
             changed["id"] = pl.col("id").cast(pl.Int64) + self.first_id
-        return frame.with_columns(**changed).drop("pid", strict=False)
+        return frame.with_columns(**changed, pid=pl.lit(None, pl.Int64))
 
     def extras(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Returns arguments of no column, with ids that no other rank has."""

@@ -36,7 +36,7 @@ def first_path_id(trace: Trace) -> int:
 
 
 def slices_of_path(path: pl.DataFrame) -> pl.DataFrame:
-    """Returns the slices of a path, named after their reason, and of several ranks after their rank.
+    """Returns the starts and ends of the slices of a path, named after their reason, and rank if any.
 
     Their arguments are the number of segments, and the event and the dependency of the longest.
 
@@ -55,16 +55,12 @@ def slices_of_path(path: pl.DataFrame) -> pl.DataFrame:
         pl.col("name", "edge").get(longest),
         pl.len().cast(pl.Int64).alias("segments"),
     )
-    return parts.select(
-        ph=pl.lit("X"),
-        cat=pl.lit(CATEGORY),
-        name="title",
-        ts="start_ns",
-        dur="dur_ns",
-        pid_text=pl.lit(TRACK),
-        tid_text=pl.lit(TRACK),
-        **{"n:segments": pl.col("segments"), "s:longest": pl.col("name"), "s:its edge": pl.col("edge")},
-    )
+    # Perfetto rounds the times of JSON, and drops slices with a duration that then overlap.
+    arguments = {"n:segments": pl.col("segments"), "s:longest": pl.col("name"), "s:its edge": pl.col("edge")}
+    start = parts.select("part", ph=pl.lit("B"), name="title", ts="start_ns", **arguments)
+    end = parts.select("part", ph=pl.lit("E"), name="title", ts=pl.col("start_ns") + pl.col("dur_ns"))
+    ends = pl.concat([start, end], how="diagonal").sort("part", "ph").drop("part")
+    return ends.with_columns(cat=pl.lit(CATEGORY), pid_text=pl.lit(TRACK), tid_text=pl.lit(TRACK))
 
 
 def ends_of_arrows(trace: Trace, path: pl.DataFrame, moved: pl.DataFrame) -> pl.DataFrame:
@@ -105,7 +101,7 @@ def ends_of_arrows(trace: Trace, path: pl.DataFrame, moved: pl.DataFrame) -> pl.
 def arrows_of_path(ends: pl.DataFrame, first_id: int) -> pl.DataFrame:
     """Returns both ends of an arrow from each segment to the next one, if that is on another track.
 
-    Columns: as ``added_events``. ``ends`` has those of :func:`ends_of_arrows`, in the order of the path.
+    Columns: as ``added_events``. ``ends`` comes from :func:`ends_of_arrows`, in the order of the path.
     """
     places = pl.struct("^(pid|tid).*$")
     leaves = ends.select((places != places.shift(-1)).fill_null(value=False)).to_series()

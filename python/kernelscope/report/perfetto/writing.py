@@ -1,8 +1,8 @@
-"""Writes a trace, or several ranks on one clock, as Chrome JSON for ui.perfetto.dev."""
+"""Writes a trace, or several ranks on one clock, for ui.perfetto.dev."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import polars as pl
 
@@ -13,9 +13,13 @@ from kernelscope.report.json_document import dump
 from kernelscope.report.perfetto.added_events import added_events
 from kernelscope.report.perfetto.chrome_events import event_tables
 from kernelscope.report.perfetto.further_tracks import further_tracks, move
-from kernelscope.report.perfetto.merging import Merging
+from kernelscope.report.perfetto.merging import Merging, Place
 from kernelscope.report.perfetto.path_events import path_events
+from kernelscope.report.perfetto.track_names import names_of_tracks
 from kernelscope.trace import Trace
+
+PROTOBUF = (".pftrace", ".perfetto-trace")
+"""How names of files end that are Perfetto's protobuf and not JSON."""
 
 _PART_ROWS = 50_000
 # Fields of an event that stand in no column of a table, and are no arguments.
@@ -28,8 +32,11 @@ def write_perfetto(source: Source, out: Path) -> None:
     Events that overlap others on their track without nesting are moved to an additional track.
 
     Events keep their order and arguments, including arguments without a column. Repaired events are valid,
-    dropped events are missing. Added events have the category ``kernelscope``; see docs/convert.md. Memory
-    use is that of one part of the trace, independent of its size, and of the graph of dependencies.
+    dropped events are missing. Added events have the category ``kernelscope``; see docs/convert.md. Parts of
+    the trace are in memory one at a time, beside the graph of dependencies.
+
+    With a name that ends in ``.pftrace`` or ``.perfetto-trace``, also before ``.gz``, the file is a protobuf,
+    whose events are in the order of their starts. Names and orders of tracks are no events there.
 
     Several ranks follow one another, on the clock of :func:`kernelscope.analysis.clock_offsets`. Of a lake,
     one rank is in memory at a time.
@@ -38,37 +45,43 @@ def write_perfetto(source: Source, out: Path) -> None:
         none.
     """
     trace = one_trace(source)
+    is_protobuf = out.name.removesuffix(".gz").endswith(PROTOBUF)
     with filled_file(out) as path:
+
+        def begin(header: Mapping[str, Any]) -> _traceparse.TraceEventWriter:
+            return _traceparse.TraceEventWriter(path, None if is_protobuf else dump(header))
+
+        # Slices of a protobuf must come in the order of their starts.
+        by = "start_ns" if is_protobuf else "row"
         if trace is None:
             merging = Merging.of(source)
-            writer = _traceparse.JsonEventWriter(path, dump(merging.header()))
+            writer = begin(merging.header())
             for place, rank in merging.ranks():
-                moved = further_tracks(rank)
-                for frames, extras in _events(rank, moved):
-                    writer.write([place.events(frame) for frame in frames], place.extras(extras))
-                merging.note(place, rank, moved)
+                merging.note(place, rank, _write(writer, rank, by, place))
             added = merging.path_events()
         else:
-            writer = _traceparse.JsonEventWriter(path, dump(dict(trace.meta.properties)))
-            moved = further_tracks(trace)
-            for frames, extras in _events(trace, moved):
-                writer.write(frames, extras)
-            added = path_events(trace, moved)
+            writer = begin(dict(trace.meta.properties))
+            added = path_events(trace, _write(writer, trace, by, None))
         for part in _parts_of(added):
             writer.write([part], _NO_EXTRAS)
         writer.finish()
 
 
-def _events(trace: Trace, moved: pl.DataFrame) -> Iterator[tuple[list[pl.DataFrame], pl.DataFrame]]:
-    """Parts of the events of a trace, then added ones, each with its arguments of no column."""
+def _write(writer: _traceparse.TraceEventWriter, trace: Trace, by: str, place: Place | None) -> pl.DataFrame:
+    """Writes the events of a trace, then added ones, at a place; gives those that are drawn elsewhere."""
+    moved = further_tracks(trace)
     extras = _extras(trace)
-    for first, end, frames in _parts(trace):
-        own, elsewhere = (
-            of.filter(pl.col("row").is_between(first, end, closed="left")) for of in (extras, moved)
-        )
-        yield [move(events, elsewhere) for events in frames], own
+    names = names_of_tracks(trace, moved)
+    writer.name(place.events(names) if place else names)
+    for is_inside, frames in _parts(trace, by):
+        own, elsewhere = (of.filter(is_inside) for of in (extras, moved))
+        drawn = [move(events, elsewhere) for events in frames]
+        if place:
+            drawn, own = [place.events(frame) for frame in drawn], place.extras(own)
+        writer.write(drawn, own)
     for part in _parts_of(added_events(trace, moved)):
-        yield [part], _NO_EXTRAS
+        writer.write([place.events(part) if place else part], _NO_EXTRAS)
+    return moved
 
 
 def _parts_of(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -78,18 +91,27 @@ def _parts_of(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
             yield part.with_columns(row=pl.int_range(part.height, dtype=pl.UInt32, eager=True))
 
 
-def _parts(trace: Trace) -> Iterator[tuple[int, int, list[pl.DataFrame]]]:
-    """Parts of the trace by row: the first row, the row behind the last, and the events of each table."""
-    tables = event_tables(trace)
-    behind = 1 + max((cast("int", frame["row"][-1]) for frame, _ in tables), default=-1)
-    for first in range(0, behind, _PART_ROWS):
-        end = min(first + _PART_ROWS, behind)
+def _parts(trace: Trace, by: str) -> Iterator[tuple[pl.Expr, list[pl.DataFrame]]]:
+    """Parts of the trace by row or start: which rows are in it, and the events of each table."""
+    tables = [(frame.sort(by), events) for frame, events in event_tables(trace)]
+    if not tables:
+        return
+    keys = [frame[by].fill_null(0) for frame, _ in tables]
+    every = pl.concat(keys).sort()
+    cuts: list[int] = every.gather_every(_PART_ROWS).unique(maintain_order=True).to_list()
+    for first, end in zip(cuts, [*cuts[1:], None], strict=True):
         frames: list[pl.DataFrame] = []
-        for frame, events in tables:
-            start, stop = (frame["row"].search_sorted(row) for row in (first, end))
+        rows: list[pl.Series] = []
+        for (frame, events), key in zip(tables, keys, strict=True):
+            start = key.search_sorted(first)
+            stop = key.len() if end is None else key.search_sorted(end)
             if stop > start:
-                frames.append(events(frame.slice(start, stop - start)))
-        yield first, end, frames
+                part = frame.slice(start, stop - start)
+                frames.append(events(part))
+                rows.append(part["row"])
+        of_part = pl.concat(rows)
+        is_inside = pl.col("row").is_between(of_part.min(), of_part.max())
+        yield is_inside if by == "row" else pl.col("row").is_in(of_part.implode()), frames
 
 
 def _extras(trace: Trace) -> pl.DataFrame:
