@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,17 @@ from events import Events
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.parts.window import origin_ns
-from kernelscope.view import details, overview, places, search, selection, statements, tables, windows
+from kernelscope.view import (
+    critical_path,
+    details,
+    overview,
+    places,
+    search,
+    selection,
+    statements,
+    tables,
+    windows,
+)
 from kernelscope.view.filters import condition
 from oracles.traces import TRACES, files, read
 
@@ -212,6 +223,57 @@ def test_costs_are_those_of_the_roofline(trace: ks.Trace) -> None:
         assert facts["FLOP"] == row["flops"]
         assert facts.get("Attained") == row["attained_pct"]
     assert details.cost(trace, asked(row=4_000_000_000))["status"]
+
+
+def test_the_critical_path_of_a_window(trace: ks.Trace) -> None:
+    origin = origin_ns(trace)
+    path = ks.analysis.critical_path(trace).with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    start, end = int(path["start_ns"][0]), int(path["end_ns"][-1])
+    middle = (start + end) // 2
+    windows_of_path = ((start, end, 500), (middle, middle + 300_000, 1_000), (middle, middle + 50, 50))
+    for first, last, pixels in windows_of_path:
+        found = critical_path.path(trace, asked(start=first - origin, end=last - origin, pixels=pixels))
+        inside = path.filter(pl.col("end_ns") > first, pl.col("start_ns") < last)
+        part = pl.col("end_ns").clip(None, last) - pl.col("start_ns").clip(first)
+        assert dict(found["parts"]) == dict(inside.group_by("bound_by").agg(part.sum()).iter_rows())
+        assert sum(ns for _, ns in found["parts"]) == last - first
+        pixel = max((last - first) // pixels, 1)
+        own = dict(inside.drop_nulls("row").group_by("row").agg(part.sum()).iter_rows())
+        assert {row for row, ns in own.items() if ns >= pixel} <= set(found["rows"])
+        # The others are operators around Python frames.
+        assert set(found["rows"]) - own.keys() <= set(trace.ops["row"])
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for track, begun, over in found["spans"]:
+            spans.setdefault(track, []).append((begun, over))
+        for of_track in spans.values():
+            assert all(begun - over > pixel for (_, over), (begun, _) in itertools.pairwise(of_track))
+        for row in [row for row in found["rows"] if row in own][:20]:
+            where = places.place(trace, places.event(trace, row).values)
+            until = where["start"] + where["length"]
+            assert any(begun <= until and over >= where["start"] for begun, over in spans[where["track"]])
+        assert len(found["arrows"]) <= critical_path.MOST_ARROWS
+        for arrow in found["arrows"]:
+            assert arrow["from"]["track"] != arrow["to"]["track"]
+            assert arrow["from"]["start"] <= arrow["to"]["start"]
+
+
+def test_an_event_is_on_the_path_or_has_slack(trace: ks.Trace) -> None:
+    steps = ks.analysis.step_times(trace)
+    step = steps.row(steps.height // 2, named=True)
+    path = ks.analysis.critical_path(trace, step["step"]).drop_nulls("row")
+    on_path = dict(path.group_by("row").agg(pl.col("dur_ns").sum()).iter_rows())
+    works = trace.gpu_ops.filter(pl.col("step") == step["step"]).gather_every(20)
+    ended = works.filter(
+        pl.col("start_ns") >= step["start_ns"],
+        pl.col("start_ns") + pl.col("dur_ns") <= step["start_ns"] + step["total_ns"],
+    )
+    assert ended.height
+    for row in ended["row"]:
+        ((title, ns, _, _),) = critical_path.slack(trace, asked(row=row))["facts"]
+        assert (
+            (title, ns) == ("On the path", on_path[row]) if row in on_path else (title == "Slack" and ns >= 0)
+        )
+    assert critical_path.slack(trace, asked(row=4_000_000_000))["status"]
 
 
 def test_every_finding_leads_to_the_rows_that_it_cites(trace: ks.Trace) -> None:

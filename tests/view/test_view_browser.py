@@ -113,6 +113,34 @@ def test_from_the_first_finding_to_its_event_and_line_in_two_clicks(opened: View
     assert "FLOP" in opened.panel()
 
 
+def test_the_critical_path_is_highlighted(browser: Browser, demo: Served) -> None:
+    with visited(browser, demo) as viewer:
+        viewer.show("timeline")
+        page, tool = viewer.page, ".path-tool .note"
+        plain = page.locator("canvas.marks").screenshot()
+        page.click("text=Critical path")
+        page.wait_for_selector(f"{tool}:has-text('%')")
+        viewer.settle()
+        assert viewer.values["path"] == "1"
+        assert page.locator("canvas.marks").screenshot() != plain
+        whole = viewer.said(tool)
+        viewer.open("#timeline?path=1&step=12")
+        page.wait_for_selector(f"{tool}:has-text('%')")
+        assert viewer.said(tool) != whole
+        page.click("text=Critical path")
+        viewer.until(lambda: not viewer.said(tool))
+        assert "path" not in viewer.values
+        # The longest kernel says how it is with the path.
+        viewer.open(f"#timeline?row={longest_kernel(demo)}")
+        page.wait_for_selector("h3:has-text('Critical path') + dl")
+        assert "On the path" in viewer.panel() or "Slack" in viewer.panel()
+
+
+def longest_kernel(viewer: Served) -> int:
+    trace = viewer.session.trace  # type: ignore[union-attr]
+    return trace.gpu_ops.sort("dur_ns", descending=True)["row"][0]
+
+
 @pytest.mark.parametrize("which", ["database", "demo"])
 def test_every_finding_of_other_traces_shows_its_events(
     request: pytest.FixtureRequest, browser: Browser, which: str

@@ -19,6 +19,7 @@ _MARKS = ("lane", "start_ns", "end_ns", "busy_ns", "busy_share", "events")
 _NAMES = ("name", "category", "row", "name_ns", "longest_name", "longest_row", "longest_ns")
 _OF_STREAM = ("device", "stream", "pid")
 _OF_THREAD = ("track",)
+_KEYS = ("track_kind", *_OF_STREAM, "_thread")
 
 
 class TimelineView:
@@ -38,8 +39,10 @@ class TimelineView:
             self._index.add(source.events(), KINDS.index(source.kind), source.keys)
         found = pl.DataFrame(self._index.tracks())
         first = self._gathered(found["event"], lambda source: source.places)
-        self.tracks, order = _tracks(first.with_columns(_first=found["start_ns"]), trace.threads)
-        numbers = order.arg_sort()
+        ordered = _ordered(first.with_columns(_first=found["start_ns"]))
+        self.tracks = _tracks(ordered, trace.threads)
+        self._keys = ordered.select("track", *_KEYS).with_columns(pl.col("track_kind").cast(pl.String))
+        numbers = ordered["_at"].arg_sort()
         extent = self._index.build(numbers.to_list())
         self.start_ns, self.end_ns = (0, 1) if extent is None else (extent[0], max(extent[1], extent[0] + 1))
 
@@ -56,6 +59,18 @@ class TimelineView:
             places.append(here)
             first = until
         return pl.concat(parts)[pl.concat(places).arg_sort()]
+
+    def tracks_of(self, events: pl.DataFrame) -> pl.Series:
+        """Returns the track of each event, null for one without.
+
+        Columns: ``events`` has ``track_kind``, and ``device``, ``stream`` and ``pid``, or ``track``.
+        """
+        thread = pl.col("track") if "track" in events.columns else pl.lit(None)
+        known = [pl.col(name) if name in events.columns else pl.lit(None).alias(name) for name in _OF_STREAM]
+        keys = events.select(
+            "track_kind", *(key.cast(pl.Int64) for key in known), _thread=thread.cast(pl.UInt32)
+        )
+        return keys.join(self._keys, on=_KEYS, how="left", nulls_equal=True, maintain_order="left")["track"]
 
     def show(
         self,
@@ -211,24 +226,26 @@ def thread_labels(threads: pl.DataFrame) -> pl.DataFrame:
     return threads.select("track", "pid", "tid", label=label)
 
 
-def _tracks(found: pl.DataFrame, threads: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """The tracks in the order to show, and where each stands in ``found``.
+def _ordered(found: pl.DataFrame) -> pl.DataFrame:
+    """The tracks in the order to show, each with where it stands in ``found``.
 
     Streams come by device, then threads by what happens on them first.
     """
     keys = ["track_kind", "device", "stream", "_first", "_thread", "pid"]
-    ordered = found.with_row_index("_at").sort(keys, nulls_last=True)
+    return found.with_row_index("_at").sort(keys, nulls_last=True).with_row_index("track")
+
+
+def _tracks(ordered: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """The tracks with their names."""
     named = thread_labels(threads).select(_thread="track", _pid="pid", _tid="tid", _label="label")
     stream = pl.format(
         "GPU {} stream {}",
         pl.col("device").cast(pl.String).fill_null("?"),
         pl.col("stream").cast(pl.String).fill_null("?"),
     )
-    tracks = (
+    return (
         ordered.join(named, on="_thread", how="left", maintain_order="left")
         .with_columns(pid=pl.coalesce("pid", "_pid"), tid="_tid")
         .with_columns(label=pl.when(track_kind="stream").then(stream).otherwise("_label"))
-        .with_row_index("track")
         .select(_TRACKS)
     )
-    return tracks, ordered["_at"]

@@ -17,6 +17,7 @@ from kernelscope.trace import Trace
 from kernelscope.view import (
     cluster,
     comparison,
+    critical_path,
     details,
     flame,
     flame_comparison,
@@ -41,6 +42,8 @@ QUESTIONS: dict[str, Question] = {
     "hit": search.hit,
     "details": details.details,
     "cost": details.cost,
+    "slack": critical_path.slack,
+    "path": critical_path.path,
     "selection": selection.selection,
     "overview": overview.overview,
     "evidence": overview.evidence,

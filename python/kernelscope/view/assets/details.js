@@ -36,9 +36,11 @@ export function sliceDetails(answer, acts) {
   const parts = answer.parts.map((part) => box(part.title, factList(part.facts)));
   if (answer.python.length) parts.push(box("Python, the innermost first", element("ol", { class: "stack-rows" }, ...answer.python.map((line) => element("li", {}, element("bdi", { text: line }))))));
   const costs = answer.op_row === null ? null : box("Costs of the operator", element("p", { class: "note", text: "computing …" }));
-  if (costs) fillCosts(costs, answer.op_row);
+  if (costs) fill(costs, "cost", answer.op_row, (status) => `Unknown for this operator; ${status}.`);
+  const path = box("Critical path", element("p", { class: "note", text: "computing …" }));
+  fill(path, "slack", place.row, (status) => `Unknown: ${status}.`);
   const links = answer.links.length ? box("Leads to", linkList(answer.links, acts.pick)) : null;
-  return panel(place.short, `${show(place.length, "ns")} from ${show(place.start, "ns")}`, buttons, acts.close, ...parts, costs, links);
+  return panel(place.short, `${show(place.length, "ns")} from ${show(place.start, "ns")}`, buttons, acts.close, ...parts, path, costs, links);
 }
 
 function linkList(links, pick) {
@@ -47,17 +49,23 @@ function linkList(links, pick) {
     element("button", { type: "button", class: "link", title: place.name, onclick: () => pick(place.row) }, element("bdi", { text: place.short })), ` ${show(place.length, "ns")}`)));
 }
 
-/** Costs come behind the rest: they may take a while the first time. */
-async function fillCosts(costs, row) {
+/**
+ * Facts that come behind the rest: they may take a while the first time.
+ * @param {HTMLElement} part
+ * @param {string} question
+ * @param {number} row
+ * @param {(status: string) => string} unknown
+ */
+async function fill(part, question, row, unknown) {
   let inside;
   try {
-    const { facts, status } = await ask("cost", { row });
-    inside = status === null ? factList(facts) : element("p", { class: "note", text: `Unknown for this operator; ${status}.` });
+    const { facts, status } = await ask(question, { row });
+    inside = status === null ? factList(facts) : element("p", { class: "note", text: unknown(status) });
     if (status === null && !facts.length) inside = element("p", { class: "note", text: "Not known." });
   } catch (error) {
     inside = element("p", { class: "note", text: error instanceof Refusal ? error.message : String(error) });
   }
-  costs.replaceChildren(costs.firstChild ?? "", inside);
+  part.replaceChildren(part.firstChild ?? "", inside);
 }
 
 /**

@@ -74,8 +74,25 @@ export function hatching(color) {
 
 /**
  * @typedef {{ paint: CanvasRenderingContext2D, palette: Palette, from: number, to: number, width: number,
- *   byName: boolean, hidden: Set<number>, rows: Set<number> | null, name: string | null }} Look
+ *   byName: boolean, hidden: Set<number>, rows: Set<number> | null, name: string | null, path: Path | null, spans: [number, number][] }} Look
  */
+
+/**
+ * The critical path where the screen is: the events that it passes, when it is on each track, and where it changes tracks.
+ * @typedef {{ rows: Set<number>, spans: Map<number, [number, number][]>, arrows: { from: any, to: any }[] }} Path
+ */
+
+/** Whether one of some spans, which come in order, has a part between two times. @param {[number, number][]} spans */
+function crosses(spans, start, end) {
+  let low = 0;
+  let high = spans.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (spans[middle][1] < start) low = middle + 1;
+    else high = middle;
+  }
+  return low < spans.length && spans[low][0] <= end;
+}
 
 /**
  * Draws a lane between two times.
@@ -102,7 +119,8 @@ export function drawLane(look, marks, place, y, begin, until) {
     const text = name === null ? "(no name)" : marks.names[name];
     const color = look.byName ? palette.names[hash(text) % NAME_COLORS] : palette.categories[category];
     const many = marks.events[index] !== 1;
-    const faint = look.hidden.has(category) || (look.rows !== null && !look.rows.has(marks.row[index]))
+    const isOff = look.path !== null && !(many ? crosses(look.spans, start, start + marks.lengths[index]) : look.path.rows.has(marks.row[index]));
+    const faint = isOff || look.hidden.has(category) || (look.rows !== null && !look.rows.has(marks.row[index]))
       || (look.name !== null && !text.toLowerCase().includes(look.name));
     paint.globalAlpha = (faint ? FAINT : 1) * (many ? 0.4 + 0.006 * marks.busy[index] : 1);
     paint.fillStyle = color;

@@ -1,7 +1,7 @@
 /* The view of the timeline: its tools, the timeline itself, and the details of what is selected. */
 
 import { element, show } from "./shared.js";
-import { Refusal, ask } from "./requests.js";
+import { Latest, Refusal, ask } from "./requests.js";
 import { note, go } from "./state.js";
 import { categoryColor } from "./draw.js";
 import { Timeline } from "./timeline.js";
@@ -13,7 +13,9 @@ const NOTE_MS = 250;
 const LONGEST_NAME = 256;
 const STEP_MARGIN = 0.02;
 /** What the address says of how tracks are shown. */
-const ARRANGED = ["fold", "pins", "marks", "color", "faded"];
+const ARRANGED = ["fold", "pins", "marks", "color", "faded", "path"];
+/** Reasons of the critical path that are named beside its button. */
+const MOST_REASONS = 3;
 
 export class TimelineView {
   /** @param {any} info of /api/timeline @param {{ failed: (error: unknown) => void, help: () => void }} events */
@@ -35,6 +37,7 @@ export class TimelineView {
     /** @type {AbortController | null} What is asked for the details. */
     this.asking = null;
     this.timer = 0;
+    this.pathAsked = new Latest("path");
     this.hint();
   }
 
@@ -59,7 +62,60 @@ export class TimelineView {
     return element("div", { class: "tools" }, this.search.root,
       element("div", { class: "zooms" }, button("+", "Zoom in (W)", () => timeline.zoom(0.5)), button("−", "Zoom out (S)", () => timeline.zoom(2)),
         button("◀", "Earlier (A)", () => timeline.move(-0.4)), button("▶", "Later (D)", () => timeline.move(0.4)), button("All", "The whole trace (0)", () => timeline.showAll())),
-      filter, colors, this.legend());
+      filter, colors, this.pathTool(), this.legend());
+  }
+
+  /** What highlights the critical path, and says what it is bound by in sight. */
+  pathTool() {
+    this.pathButton = element("button", { type: "button", "aria-pressed": "false", text: "Critical path", title: "Highlight the events that must be faster for the trace to end sooner" });
+    this.pathButton.addEventListener("click", () => {
+      this.pressPath(!this.isOnPath);
+      this.noteArrangement();
+    });
+    this.reasons = element("span", { class: "note", role: "status" });
+    return element("div", { class: "path-tool" }, this.pathButton, this.reasons);
+  }
+
+  get isOnPath() {
+    return this.pathButton.getAttribute("aria-pressed") === "true";
+  }
+
+  /** @param {boolean} pressed */
+  pressPath(pressed) {
+    if (pressed === this.isOnPath) return;
+    this.pathButton.setAttribute("aria-pressed", String(pressed));
+    this.followPath();
+  }
+
+  /** Fetches the critical path where the screen is. */
+  async followPath() {
+    const { timeline } = this;
+    if (!this.isOnPath) {
+      this.pathAsked.stop();
+      timeline.path = null;
+      this.reasons.textContent = "";
+      timeline.draw();
+      return;
+    }
+    const [start, end] = timeline.range.map(Math.round);
+    if (timeline.path === null) this.reasons.textContent = "computing …";
+    try {
+      const answer = await this.pathAsked.ask({ start, end, pixels: timeline.width });
+      if (!answer) return;
+      /** @type {Map<number, [number, number][]>} */
+      const spans = new Map();
+      for (const [track, from, to] of answer.spans) {
+        if (!spans.has(track)) spans.set(track, []);
+        spans.get(track)?.push([from, to]);
+      }
+      timeline.path = { rows: new Set(answer.rows), spans, arrows: answer.arrows };
+      const total = answer.parts.reduce((sum, [, ns]) => sum + ns, 0);
+      const named = answer.parts.slice(0, MOST_REASONS).map(([reason, ns]) => `${reason} ${show(ns / total, "share")}`);
+      this.reasons.textContent = named.length ? `${named.join(", ")}${answer.parts.length > MOST_REASONS ? ", …" : ""}` : "no events here";
+      timeline.draw();
+    } catch (error) {
+      this.events.failed(error);
+    }
   }
 
   /** Notes folds, pins, marks, colours and what is faded. */
@@ -67,12 +123,12 @@ export class TimelineView {
     const { timeline } = this;
     note({
       ...timeline.tracks.arrangement, marks: timeline.marked.map((range) => range.join("-")).join("."),
-      color: timeline.byName ? "name" : null, faded: [...timeline.hidden].map((place) => timeline.info.categories[place]).join("."),
+      color: timeline.byName ? "name" : null, path: this.isOnPath ? 1 : null, faded: [...timeline.hidden].map((place) => timeline.info.categories[place]).join("."),
     });
   }
 
   /** @param {Record<string, string>} values of the address */
-  arrange({ fold, pins, marks = "", color, faded = "" }) {
+  arrange({ fold, pins, marks = "", color, faded = "", path }) {
     const { timeline } = this;
     timeline.tracks.arrange({ fold, pins });
     timeline.marked = marks.split(".").map((range) => /** @type {[number, number]} */ (range.split("-").map(Number))).filter(([start, end]) => end > start);
@@ -80,6 +136,7 @@ export class TimelineView {
     this.colors.value = timeline.byName ? "name" : "";
     timeline.hidden = new Set(faded.split(".").map((name) => timeline.info.categories.indexOf(name)).filter((place) => place >= 0));
     this.pressLegend();
+    this.pressPath(path === "1");
   }
 
   pressLegend() {
@@ -122,6 +179,7 @@ export class TimelineView {
     const whole = this.timeline.whole;
     const all = from <= whole[0] && to >= whole[1];
     note({ from: all ? null : from, to: all ? null : to });
+    if (this.isOnPath) this.followPath();
   }
 
   /**

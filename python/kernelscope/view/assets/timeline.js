@@ -50,6 +50,8 @@ export class Timeline {
     this.marked = [];
     /** @type {Set<number> | null} Rows of the evidence that is shown. */
     this.cited = null;
+    /** @type {import("./draw.js").Path | null} The critical path where the screen is, if it is shown. */
+    this.path = null;
     /** @type {Set<number>} */
     this.hidden = new Set();
     this.byName = false;
@@ -233,6 +235,7 @@ export class Timeline {
     this.drawSpans(paint, palette, height);
     const look = {
       paint, palette, from: range[0], to: range[1], width, byName: this.byName, hidden: this.hidden, rows: this.cited, name: this.wantedName,
+      path: this.path, spans: [],
     };
     for (const row of rows) this.drawRow(look, row, top);
     this.drawSelection(look, top);
@@ -270,6 +273,7 @@ export class Timeline {
       paint.fillRect(0, row.top - top, width, row.height - 3);
       return;
     }
+    look.spans = look.path?.spans.get(row.track.track) ?? [];
     for (const [marks, from, to] of this.windows.parts(look.from, look.to, row.track.track)) {
       const lanes = marks.lanes.get(row.track.track) ?? [];
       for (let lane = 0; lane < Math.min(lanes.length, row.lanes); lane += 1) {
@@ -300,7 +304,7 @@ export class Timeline {
       const row = place.track === null ? null : this.tracks.rowOf(place.track);
       return row && (place.lane ?? 0) < row.lanes ? row.top - top + (place.lane ?? 0) * LANE : null;
     };
-    for (const { from, to } of this.arrows) {
+    for (const { from, to } of [...this.arrows, ...(this.path?.arrows ?? [])]) {
       const [fromY, toY] = [yOf(from), yOf(to)];
       if (fromY !== null && toY !== null) drawArrow(look, [from.start, fromY + LANE / 2], [to.start, toY + LANE / 2]);
     }
