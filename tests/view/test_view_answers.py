@@ -20,6 +20,7 @@ from kernelscope.report.parts.window import origin_ns
 from kernelscope.view import (
     critical_path,
     details,
+    levers,
     overview,
     places,
     search,
@@ -274,6 +275,26 @@ def test_an_event_is_on_the_path_or_has_slack(trace: ks.Trace) -> None:
             (title, ns) == ("On the path", on_path[row]) if row in on_path else (title == "Slack" and ns >= 0)
         )
     assert critical_path.slack(trace, asked(row=4_000_000_000))["status"]
+
+
+def test_levers_replay_the_steps(trace: ks.Trace) -> None:
+    found = levers.levers(trace, asked())
+    bounds = ks.analysis.step_bounds(trace)
+    steps = ks.analysis.step_times(trace)
+    assert found["mean"] == steps["total_ns"].mean()
+    paths = [lever["path"] for lever in found["levers"]]
+    assert paths == sorted(paths, reverse=True)
+    assert 0 < sum(paths) <= bounds["path_ns"].sum()
+    unchanged = ",".join("100" for _ in paths)
+    assert levers.what_if(trace, asked(by=unchanged))["mean"] == found["mean"]
+    title = found["levers"][0]["title"]
+    classes = {"Communication": "communication", "Data loading": "dataloader"}
+    change = classes.get(title) or title.replace("Operator ", "op:").replace("Kernel ", "kernel:")
+    for percent in (0, 50, 150, 900):
+        by = ",".join([str(percent), *("100" for _ in paths[1:])])
+        expected = ks.analysis.what_if(trace, {change: min(percent, 150) / 100})
+        complete = expected.filter(pl.col("step").is_in(steps["step"].implode(), nulls_equal=True))
+        assert levers.what_if(trace, asked(by=by))["mean"] == complete["after_ns"].mean()
 
 
 def test_every_finding_leads_to_the_rows_that_it_cites(trace: ks.Trace) -> None:

@@ -136,6 +136,22 @@ def test_the_critical_path_is_highlighted(browser: Browser, demo: Served) -> Non
         assert "On the path" in viewer.panel() or "Slack" in viewer.panel()
 
 
+def test_sliders_replay_the_steps(browser: Browser, demo: Served) -> None:
+    with visited(browser, demo) as viewer:
+        viewer.show("timeline")
+        page = viewer.page
+        page.click("text=What if")
+        page.wait_for_selector(".levers input")
+        assert viewer.values["whatif"] == "1"
+        before = viewer.said(".what-if-result")
+        page.locator(".levers input").first.fill("0")
+        viewer.until(lambda: "instead of" in viewer.said(".what-if-result"))
+        assert "−" in viewer.said(".what-if-result")
+        page.click("text=Reset")
+        viewer.until(lambda: "0.0 %" in viewer.said(".what-if-result"))
+        assert before.split(": ")[1] in viewer.said(".what-if-result")
+
+
 def longest_kernel(viewer: Served) -> int:
     trace = viewer.session.trace  # type: ignore[union-attr]
     return trace.gpu_ops.sort("dur_ns", descending=True)["row"][0]

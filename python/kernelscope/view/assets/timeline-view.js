@@ -8,6 +8,7 @@ import { Timeline } from "./timeline.js";
 import { Search } from "./search.js";
 import { listen } from "./input.js";
 import { panel, rangeDetails, sliceDetails } from "./details.js";
+import { whatIfPanel } from "./what-if.js";
 
 const NOTE_MS = 250;
 const LONGEST_NAME = 256;
@@ -73,7 +74,8 @@ export class TimelineView {
       this.noteArrangement();
     });
     this.reasons = element("span", { class: "note", role: "status" });
-    return element("div", { class: "path-tool" }, this.pathButton, this.reasons);
+    const tryOut = element("button", { type: "button", text: "What if", title: "Try out what would be faster", onclick: () => { this.select({ whatif: 1 }); this.showLevers(); } });
+    return element("div", { class: "path-tool" }, this.pathButton, this.reasons, tryOut);
   }
 
   get isOnPath() {
@@ -189,7 +191,7 @@ export class TimelineView {
    */
   select(values, step = true) {
     this.noteRange();
-    note({ row: null, begin: null, end: null, evidence: null, device: null, ...values }, step);
+    note({ row: null, begin: null, end: null, evidence: null, device: null, whatif: null, ...values }, step);
   }
 
   /**
@@ -343,12 +345,13 @@ export class TimelineView {
     const find = values.find ?? "";
     const exact = values.exact === "1";
     if (find !== this.search.text || exact !== this.search.exact) await this.search.find(find, exact);
+    if (values.whatif) await this.showLevers();
     if (values.evidence) await this.showEvidence(values.evidence, values.device ?? "", from !== null);
     else this.evidence = timeline.cited = null;
     const [row, begin, end] = ["row", "begin", "end"].map(number);
     if (row !== null) await this.showSlice(row);
     else if (begin !== null && end !== null) await this.showRange(begin, end);
-    else if (!values.evidence) this.forget();
+    else if (!values.evidence && !values.whatif) this.forget();
     if (from === null && row === null && begin === null && !values.evidence) {
       timeline.showAll();
       // A name leads to the first event that has it.
@@ -373,6 +376,14 @@ export class TimelineView {
       element("section", { class: "box-part wide" }, element("h3", { text: left > 0 ? `The ${answer.rows.length} most important of ${show(answer.cited, "count")} events` : `${answer.rows.length} events` }), list)];
     this.put(panel(answer.title, answer.saving_share === null ? "" : `at most ${show(answer.saving_share, "share")} of the step time can be saved`, element("div", { class: "buttons" }), () => this.clear(), ...inside));
     if (!stay && answer.rows.length) this.timeline.goTo(answer.place);
+  }
+
+  /** Shows sliders for what could be faster. */
+  async showLevers() {
+    const answer = await this.ask("levers", {});
+    if (!answer) return;
+    Object.assign(this.timeline, { selected: null, arrows: [], span: null });
+    this.put(whatIfPanel(answer, { close: () => this.clear(), failed: this.events.failed }));
   }
 
   recolor() {
