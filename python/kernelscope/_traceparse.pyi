@@ -93,7 +93,7 @@ class DependencyGraph:
         """Returns the numbers of ``nodes``, of ``edges`` and of edges that were ``cut``."""
 
     def classes(self) -> ArrowTable:
-        """Returns the ``class`` of each event of the host, with that of the event around it."""
+        """Returns the ``class`` of each event of the host, or of the event around it."""
 
     def enclosing(self, marks: Frame) -> ArrowTable:
         """Returns the innermost ``marked`` event around each event or its launch, as ``event``."""

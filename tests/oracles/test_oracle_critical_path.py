@@ -15,6 +15,8 @@ from traces import ORACLES, TRACES, load_json, need, read
 
 import kernelscope as ks
 from kernelscope import analysis
+from kernelscope.compat import hta
+from kernelscope.errors import InvalidArgumentError
 
 # Largest difference in the time that both count, as a share.
 ALIKE = {
@@ -66,6 +68,38 @@ def test_alexnet_has_the_same_parts() -> None:
     assert parts["queue"] == answer["by_bound"]["gpu_kernel_kernel_overhead"]
     # All that is left of the difference are returns of calls that wait.
     assert counted_us(path) - answer["total_us"] == parts["synchronisation"]
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_path_has_the_columns_of_hta(name: str) -> None:
+    trace, answer, _ = asked(name)
+    chosen = (answer["annotation"], answer["instance"])
+    path = hta.critical_path(trace, *chosen)
+    assert path.columns == [
+        "event_idx", "duration", "type", "s_name", "cat", "pid", "tid", "stream", "index", "bound_by",
+    ]  # fmt: skip
+    assert path["duration"].sum() == pytest.approx(answer["total_us"], rel=ALIKE[name])
+    assert set(path["bound_by"]) <= {*answer["by_bound"], "", "data_loading", "gpu_communication_bound"}
+    assert path.select("s_name", "cat", "pid", "tid").null_count().row(0)[:2] == (0, 0)
+    summary = hta.critical_path_summary(trace, *chosen)
+    assert summary["percentage"].sum() == pytest.approx(100)
+    shares = path.group_by("bound_by").agg(pl.col("duration").sum() / path["duration"].sum() * 100)
+    assert dict(summary.iter_rows()) == pytest.approx(dict(shares.iter_rows()))
+
+
+def test_alexnet_has_the_parts_of_hta() -> None:
+    trace, answer, _ = asked("alexnet-critical-path")
+    path = hta.critical_path(trace, answer["annotation"], answer["instance"])
+    parts = dict(path.group_by("bound_by").agg(pl.col("duration").sum()).iter_rows())
+    # What is left are returns of calls that wait, which have no weight there.
+    del parts[""]
+    assert parts == {part: us for part, us in answer["by_bound"].items() if us}
+
+
+def test_an_annotation_that_is_not_there() -> None:
+    trace, _, _ = asked("alexnet-critical-path")
+    with pytest.raises(InvalidArgumentError, match="there is no annotation 'ProfilerStep' number 7"):
+        hta.critical_path(trace, "ProfilerStep", 7)
 
 
 @pytest.mark.parametrize(("name", "of_gpu"), [("a100-nccl-rank0of2-2024", False), ("v100-ns-2024", True)])

@@ -65,7 +65,7 @@ def _levers(trace: Trace) -> list[_Lever]:
 
 
 def levers(trace: Trace, _asked: Parameters) -> dict[str, Any]:
-    """Returns what can be tried, and the ``mean`` time of a step in ns.
+    """Returns the parts to try out, and the ``mean`` time of a step in ns.
 
     Each of ``levers`` has a ``title`` with a ``short`` form, its ``path`` (ns on the critical paths) and the
     ``most`` percent of its time that can be asked for.

@@ -1,3 +1,5 @@
+from kernelscope.compat.hta.paths import critical_path as critical_path
+from kernelscope.compat.hta.paths import critical_path_summary as critical_path_summary
 from kernelscope.compat.hta.tables import annotation_breakdown as annotation_breakdown
 from kernelscope.compat.hta.tables import comm_comp_overlap as comm_comp_overlap
 from kernelscope.compat.hta.tables import idle_intervals as idle_intervals
