@@ -93,6 +93,10 @@ bench-costs: $(STAMPS)/release ## time the cost models beside reading, on the fi
 bench-dependencies: $(STAMPS)/release ## time critical paths beside reading, on the files that bench left in benches/.data
 	$(BIN)/python benches/questions.py critical_path benches/.data/*-1GB.json $(BENCH)
 
+.PHONY: bench-paths
+bench-paths: $(STAMPS)/release $(STAMPS)/bench ## time critical paths beside HolisticTraceAnalysis; BENCH="TRACE ..."
+	$(BIN)/python benches/paths.py $(BENCH)
+
 .PHONY: bench-sleeps
 bench-sleeps: $(STAMPS)/release $(STAMPS)/test ## predict jobs of two ranks on gloo without the sleeps of one; BENCH=--help
 	$(BIN)/python benches/sleeps.py $(BENCH)

@@ -2,7 +2,9 @@
 
 import polars as pl
 
-from kernelscope.analysis.dependencies.path import critical_path as path_of
+from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
+from kernelscope.analysis.dependencies.path import window_of
+from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
@@ -46,15 +48,15 @@ def critical_path(
 
     Example: ``critical_path(trace, "ProfilerStep", 1)``
     """
-    path = path_of(trace, window_ns=_window(trace, annotation, instance))
+    graph = dependencies(trace)
+    path = segments(graph, graph.replay, [_window(trace, graph, annotation, instance)])
     between = pl.col("kind").is_null() | pl.col("kind").is_in(["annotation", "frame", "range"])
     path = path.filter(~((pl.col("edge") == "host") & between))
     rows = path["row"]
-    works = gather_rows(rows, trace.gpu_ops, "name", "device", "stream", "category", "kind")
-    host = [gather_rows(rows, trace.tables[table], "name", "track") for table in _TABLES]
-    tracks = pl.select(track=pl.coalesce(of["track"] for of in host))
+    works = gather_rows(rows, trace.gpu_ops, "device", "stream", "category", "kind")
+    host = [gather_rows(rows, trace.tables[table], "track")["track"] for table in _TABLES]
+    tracks = pl.select(pl.coalesce(host).alias("track"))
     places = tracks.join(trace.threads, on="track", how="left", maintain_order="left")
-    names = [of["name"].cast(pl.String) for of in (works, *host)]
     op = gather_rows(rows, trace.ops, "category")["category"].cast(pl.String)
     category = pl.coalesce(works["category"].cast(pl.String), works["kind"].cast(pl.String), op)
     # It knows no other cause of a gap of a stream, and the time of a call that launches is time of the host.
@@ -66,7 +68,7 @@ def critical_path(
         event_idx="row",
         duration=pl.col("dur_ns") / 1000,
         type=edge.replace_strict(_TYPES, default=_WAITS),
-        s_name=pl.coalesce(names),
+        s_name=graph.events["name"].gather(path["event"]).cast(pl.String),
         cat=category.fill_null(pl.col("table")),
         pid=pl.coalesce(works["device"].cast(pl.Int64), places["pid"]),
         tid=pl.coalesce(works["stream"].cast(pl.Int64), places["tid"]),
@@ -92,10 +94,12 @@ def critical_path_summary(
     return sums.sort("percentage", "bound_by", descending=[True, False])
 
 
-def _window(trace: Trace, annotation: str, instance: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """The first and the last moment of the annotation; None for the whole trace."""
+def _window(
+    trace: Trace, graph: Dependencies, annotation: str, instance: int | tuple[int, int] | None
+) -> tuple[int, int]:
+    """The first and the last moment of the annotation, or of all activity."""
     if not annotation:
-        return trace.extent()
+        return window_of(trace, graph, None, None, None, 0)
     is_named = pl.col("name").cast(pl.String).str.contains(annotation, literal=True)
     found = trace.ops.filter(is_named & pl.col("is_annotation")).sort("start_ns")
     first, last = instance if isinstance(instance, tuple) else (instance or 0, instance or 0)
