@@ -14,6 +14,7 @@ from viewing import asked
 
 import kernelscope as ks
 from events import Events
+from kernelscope.analysis.grouping import ON_TRACKS
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.parts.window import origin_ns
@@ -43,7 +44,7 @@ def trace(request: pytest.FixtureRequest) -> ks.Trace:
 
 def events_of(trace: ks.Trace) -> Iterator[dict[str, Any]]:
     """Every event on a track, one after the other."""
-    for table in places.TABLES:
+    for table in ON_TRACKS:
         yield from trace.tables[table].with_columns(pl.col("name").cast(pl.String)).iter_rows(named=True)
 
 
@@ -188,7 +189,7 @@ def test_details_lead_to_the_launch_and_the_operator(trace: ks.Trace) -> None:
 
 def test_places_are_where_the_timeline_draws_them(trace: ks.Trace) -> None:
     view = windows.timeline_of(trace)
-    for table in places.TABLES:
+    for table in ON_TRACKS:
         frame = trace.tables[table]
         for event in frame.gather_every(max(frame.height // 10, 1)).iter_rows(named=True):
             if event.get("kind") in ("start_end", "mark") or not event["dur_ns"]:
@@ -299,7 +300,7 @@ def test_levers_replay_the_steps(trace: ks.Trace) -> None:
 
 def test_every_finding_leads_to_the_rows_that_it_cites(trace: ks.Trace) -> None:
     for finding in ks.analysis.recommendations(trace).iter_rows(named=True):
-        if finding["same_cause_as"] or finding["table"] not in places.TABLES:
+        if finding["same_cause_as"] or finding["table"] not in ON_TRACKS:
             continue
         device = {} if finding["device"] is None else {"device": finding["device"]}
         found = overview.evidence(trace, asked(id=finding["id"], **device))

@@ -7,6 +7,10 @@ import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.trace import Trace
+
+ON_TRACKS = ("gpu_ops", "ops", "launches", "python", "ranges")
+"""Tables whose events are on threads or streams."""
 
 
 def check_by(by: str | Sequence[str], known: Iterable[str]) -> list[str]:
@@ -162,3 +166,16 @@ def gather_rows(rows: pl.Series, table: pl.DataFrame, *columns: str) -> pl.DataF
     ``rows``.
     """
     return table[list(columns)][positions(table["row"], rows)]
+
+
+def gather_events(rows: pl.Series, trace: Trace, *columns: str) -> pl.DataFrame:
+    """Returns the ``columns`` of events with these numbers; null without such an event or column.
+
+    Columns: as for :func:`gather_rows`, of the tables in ``ON_TRACKS``.
+    """
+    found: dict[str, list[pl.Series]] = {name: [] for name in columns}
+    for table in (trace.tables[name] for name in ON_TRACKS):
+        at = positions(table["row"], rows)
+        for name in set(columns) & set(table.columns):
+            found[name].append(table[name][at])
+    return pl.select(pl.coalesce(values).alias(name) for name, values in found.items())

@@ -46,8 +46,8 @@ def add_parser(subparsers: Subparsers) -> None:
         help=(
             "folder to write, or the file if the only target is perfetto; with several targets, a folder "
             "that contains them (default: one per target in this folder, named after the trace, or "
-            "merged). A file that ends in .gz is compressed, and one that ends in .pftrace is a protobuf "
-            "of Perfetto instead of JSON"
+            "merged). A file that ends in .gz is compressed, and one that ends in .pftrace or "
+            ".perfetto-trace is a protobuf of Perfetto instead of JSON"
         ),
     )
     parser.set_defaults(run=run)

@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.dependencies.path import window_of
 from kernelscope.analysis.dependencies.segments import segments
-from kernelscope.analysis.grouping import gather_rows, positions
+from kernelscope.analysis.grouping import gather_events, gather_rows, positions
 from kernelscope.analysis.steps.breakdown import step_times
 from kernelscope.memo import per_trace
 from kernelscope.report.parts.window import origin_ns
@@ -20,7 +20,6 @@ MOST_ARROWS = 30
 """Maximum number of changes of streams and threads in a window that are drawn as arrows."""
 
 _MOST_PIXELS = 32_768
-_HOST_TABLES = ("ops", "launches", "ranges", "python")
 
 
 @per_trace
@@ -35,27 +34,21 @@ def _path(trace: Trace) -> pl.DataFrame:
     window = () if graph.events.is_empty() else (window_of(trace, graph, None, None, None, 0),)
     path = segments(graph, graph.replay, window)
     end_ns = pl.col("start_ns") + pl.col("dur_ns")
-    found = path.select("start_ns", "bound_by", "row", end_ns=end_ns).hstack(_tracks(trace, path["row"]))
+    found = path.select("start_ns", "bound_by", "row", end_ns=end_ns).hstack(_tracks(trace, path))
     return found.with_columns(_operators_around(trace, found))
 
 
-def _tracks(trace: Trace, rows: pl.Series) -> pl.DataFrame:
-    """``track`` and ``runner`` of each event."""
-    timeline = timeline_of(trace)
-    on_gpu = gather_rows(rows, trace.gpu_ops, "row", "device", "stream", "pid")
-    streams = timeline.tracks_of(on_gpu.with_columns(track_kind=pl.lit("stream")))
-    found = pl.DataFrame({"track": pl.select(pl.when(on_gpu["row"].is_not_null()).then(streams)).to_series()})
+def _tracks(trace: Trace, path: pl.DataFrame) -> pl.DataFrame:
+    """``track`` and ``runner`` of each segment."""
+    on_gpu = gather_rows(path["row"], trace.gpu_ops, "device", "stream", "pid")
+    kinds = {"gpu_ops": "stream", "python": "python"}
+    kind = path["table"].replace_strict(kinds, default="thread").alias("track_kind")
+    thread = gather_events(path["row"], trace, "track")["track"]
+    track = timeline_of(trace).tracks_of(on_gpu.with_columns(thread, kind))
+    placed = pl.DataFrame({"track": track, "thread": thread.cast(pl.Int64)})
     # Below 0, as threads have numbers of their own.
-    found = found.with_columns(runner=-1 - pl.col("track").cast(pl.Int64))
-    for table in _HOST_TABLES:
-        here = gather_rows(rows, trace.tables[table], "track")
-        kind = "python" if table == "python" else "thread"
-        track = timeline.tracks_of(here.with_columns(track_kind=pl.lit(kind)))
-        found = found.with_columns(
-            pl.when(here["track"].is_null()).then("track").otherwise(track).alias("track"),
-            pl.coalesce("runner", here["track"].cast(pl.Int64)),
-        )
-    return found
+    stream = -1 - pl.col("track").cast(pl.Int64)
+    return placed.select("track", runner=pl.coalesce("thread", stream))
 
 
 def _operators_around(trace: Trace, path: pl.DataFrame) -> pl.Series:

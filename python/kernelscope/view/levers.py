@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope import analysis
 from kernelscope.analysis.dependencies.described import described
 from kernelscope.analysis.dependencies.graph import dependencies
-from kernelscope.analysis.dependencies.segments import segments
+from kernelscope.analysis.dependencies.table import step_paths
 from kernelscope.analysis.grouping import as_text
 from kernelscope.memo import per_trace
 from kernelscope.report.names import safe, short
@@ -39,10 +39,8 @@ class _Lever(NamedTuple):
 @per_trace
 def _levers(trace: Trace) -> list[_Lever]:
     """The classes of the path, and the kernels and operators with most of it; the largest first."""
-    graph = dependencies(trace)
-    steps = analysis.step_times(trace).select("start_ns", end_ns=pl.col("start_ns") + pl.col("total_ns"))
-    path = segments(graph, graph.replay, steps.rows())
-    events = described(trace, graph, ("name", "op"))[path["event"]]
+    path = step_paths(trace)
+    events = described(trace, dependencies(trace), ("name", "op"))[path["event"]]
     events = as_text(events.with_columns(path["bound_by"], path["dur_ns"]))
 
     def largest(of: pl.DataFrame, column: str) -> pl.DataFrame:

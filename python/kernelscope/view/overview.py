@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 
 from kernelscope import analysis
+from kernelscope.analysis.grouping import ON_TRACKS
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import NotRecordedError
 from kernelscope.report.names import safe, short
@@ -16,7 +17,7 @@ from kernelscope.report.views import doubts, missing, recommendations
 from kernelscope.trace import Trace
 from kernelscope.units import format_count, format_ns, format_percent
 from kernelscope.view.parameters import Parameters
-from kernelscope.view.places import SHORT, TABLES, event, place
+from kernelscope.view.places import SHORT, event, place
 
 _CAUSES = 3
 _KERNELS = 5
@@ -104,7 +105,7 @@ def evidence(trace: Trace, asked: Parameters) -> dict[str, Any]:
 
 def _cited(trace: Trace, table: str | None, rows: list[int]) -> list[dict[str, Any]]:
     """The events of a table with these numbers, in this order; none if they have no place in the timeline."""
-    if table is None or table not in TABLES:
+    if table is None or table not in ON_TRACKS:
         return []
     wanted = pl.DataFrame({"row": rows}, schema={"row": pl.UInt32})
     frame = trace.tables[table].select("row", "name", "start_ns", "dur_ns")

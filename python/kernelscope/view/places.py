@@ -4,15 +4,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from kernelscope.analysis.grouping import gather_rows, positions
+from kernelscope.analysis.grouping import ON_TRACKS, gather_events, positions
 from kernelscope.errors import NotRecordedError
 from kernelscope.report.names import safe, short
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.trace import Trace
 from kernelscope.view.windows import timeline_of
-
-TABLES = ("gpu_ops", "ops", "launches", "python", "ranges")
-"""Tables whose events are on tracks."""
 
 _ROWS = 2**32
 SHORT = 60
@@ -31,7 +28,7 @@ def event(trace: Trace, row: int) -> Event:
 
     Raises: NotRecordedError: there is none.
     """
-    for table in TABLES if 0 <= row < _ROWS else ():
+    for table in ON_TRACKS if 0 <= row < _ROWS else ():
         frame = trace.tables[table]
         at = positions(frame["row"], pl.Series([row], dtype=pl.UInt32))[0]
         if at is not None:
@@ -44,11 +41,7 @@ def times(trace: Trace, rows: pl.Series) -> pl.DataFrame:
 
     Columns: ``row``, ``start_ns`` and ``dur_ns``.
     """
-    columns = ("start_ns", "dur_ns")
-    found = [gather_rows(rows, trace.tables[table], *columns) for table in TABLES]
-    return pl.select(
-        rows.alias("row"), *(pl.coalesce(part[name] for part in found).alias(name) for name in columns)
-    )
+    return gather_events(rows, trace, "start_ns", "dur_ns").insert_column(0, rows.alias("row"))
 
 
 def place(trace: Trace, values: dict[str, Any]) -> dict[str, Any]:

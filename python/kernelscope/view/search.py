@@ -4,12 +4,13 @@ from typing import Any
 
 import polars as pl
 
+from kernelscope.analysis.grouping import ON_TRACKS
 from kernelscope.errors import NotRecordedError
 from kernelscope.report.names import safe
 from kernelscope.report.parts.window import origin_ns
 from kernelscope.trace import Trace
 from kernelscope.view.parameters import Parameters
-from kernelscope.view.places import TABLES, event, place
+from kernelscope.view.places import event, place
 
 _MOST_NAMES = 30
 
@@ -50,7 +51,7 @@ def _hits(trace: Trace, asked: Parameters) -> pl.DataFrame:
     """The events that are meant: ``row``, ``start_ns`` and ``name``."""
     text, exact = asked.text("text"), asked.flag("exact")
     parts: list[pl.DataFrame] = []
-    for table in TABLES:
+    for table in ON_TRACKS:
         frame = trace.tables[table]
         if table == "ranges":
             frame = frame.filter(pl.col("kind") == "push_pop")

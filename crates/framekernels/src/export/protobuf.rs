@@ -3,6 +3,7 @@
 //! The numbers of fields are those of Perfetto's `trace_packet.proto`, `track_event.proto`, `track_descriptor.proto`
 //! and `debug_annotation.proto`.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -59,7 +60,11 @@ struct Track {
 pub struct ProtobufWriter<W: Write> {
     out: W,
     buffer: Vec<u8>,
-    tracks: HashMap<String, Track>,
+    tracks: Vec<Track>,
+    /// Positions among the tracks, by where they are drawn.
+    places: HashMap<String, usize>,
+    /// Where an event is drawn; kept for its memory.
+    place: String,
     /// Names of tracks that have no event yet, and their places among their neighbours.
     names: HashMap<String, (String, i64)>,
     interned: [HashMap<String, u64>; 3],
@@ -74,7 +79,9 @@ impl<W: Write> ProtobufWriter<W> {
         Self {
             out,
             buffer: Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 2)),
-            tracks: HashMap::new(),
+            tracks: Vec::new(),
+            places: HashMap::new(),
+            place: String::new(),
             names: HashMap::new(),
             interned: Default::default(),
             numbers: Default::default(),
@@ -135,8 +142,8 @@ impl<W: Write> ProtobufWriter<W> {
     /// # Errors
     /// When writing fails.
     pub fn finish(mut self) -> io::Result<W> {
-        for (_, mut track) in std::mem::take(&mut self.tracks) {
-            self.end_slices(&mut track, i64::MAX);
+        for track in 0..self.tracks.len() {
+            self.end_slices(track, i64::MAX);
         }
         self.out.write_all(&self.buffer)?;
         self.out.flush()?;
@@ -147,53 +154,52 @@ impl<W: Write> ProtobufWriter<W> {
         let Event { columns, at, .. } = *event;
         let start = columns.number("ts", at).unwrap_or_default();
         let phase = columns.text("ph", at).and_then(|phase| phase.bytes().next()).unwrap_or(b'X');
-        let mut process = String::new();
-        push_place(&mut process, columns.text("pid", at), columns.number("pid", at));
-        let mut thread = process.clone();
-        push_place(&mut thread, columns.text("tid", at), columns.number("tid", at));
-        match phase {
+        if phase == b'M' {
             // Names are those of the tracks.
-            b'M' => {}
-            b'C' => self.counters(event, &process, start),
+            return;
+        }
+        let mut place = std::mem::take(&mut self.place);
+        place.clear();
+        push_place(&mut place, columns.text("pid", at), columns.number("pid", at));
+        let process = place.len();
+        let of_process = phase == b'i' && columns.text("s", at).is_some_and(|scope| scope != "t");
+        if phase != b'C' && !of_process {
+            push_place(&mut place, columns.text("tid", at), columns.number("tid", at));
+        }
+        let track = self.track(&place, process);
+        self.place = place;
+        match phase {
+            b'C' => self.counters(event, track, start),
             b'X' => {
-                let mut track = self.track(&thread, Some(&process));
-                self.end_slices(&mut track, start);
-                self.track_event(track.uuid, start, SLICE_BEGIN, event);
-                track.begun = start;
-                track.open.push(start.saturating_add(columns.number("dur", at).unwrap_or_default()));
-                self.tracks.insert(thread, track);
+                self.end_slices(track, start);
+                self.track_event(track, start, SLICE_BEGIN, event);
+                let end = start.saturating_add(columns.number("dur", at).unwrap_or_default());
+                self.tracks[track].begun = start;
+                self.tracks[track].open.push(end);
             }
-            _ => {
-                let of_process = phase == b'i' && columns.text("s", at).is_some_and(|scope| scope != "t");
-                let track =
-                    if of_process { self.track(&process, None) } else { self.track(&thread, Some(&process)) };
-                match phase {
-                    b'B' => self.track_event(track.uuid, start, SLICE_BEGIN, event),
-                    b'E' => self.track_event(track.uuid, start, SLICE_END, event),
-                    b'i' | b'I' | b'R' => self.track_event(track.uuid, start, INSTANT, event),
-                    phase => self.legacy_event(&track, start, phase, event),
-                }
-                self.tracks.insert(if of_process { process } else { thread }, track);
-            }
+            b'B' => self.track_event(track, start, SLICE_BEGIN, event),
+            b'E' => self.track_event(track, start, SLICE_END, event),
+            b'i' | b'I' | b'R' => self.track_event(track, start, INSTANT, event),
+            phase => self.legacy_event(track, start, phase, event),
         }
     }
 
-    /// Takes the slices of a track out of those that are known; a new track is described.
-    fn track(&mut self, key: &str, parent: Option<&str>) -> Track {
-        if let Some(known) = self.tracks.get_mut(key) {
-            return Track { open: std::mem::take(&mut known.open), ..*known };
+    /// The position of the track of a place, whose first bytes are those of its process; a new track is described.
+    fn track(&mut self, place: &str, process: usize) -> usize {
+        if let Some(&known) = self.places.get(place) {
+            return known;
         }
-        let process = parent.map(|parent| {
-            let process = self.track(parent, None);
-            let number = process.number;
-            self.tracks.insert(parent.to_owned(), process);
-            number
+        let (above, own) = place.split_at(if process < place.len() { process } else { 0 });
+        let process = (!above.is_empty()).then(|| {
+            let process = self.track(above, process);
+            self.tracks[process].number
         });
-        let own = &key[parent.map_or(0, str::len) + 1..];
+        let own = &own[1..];
         let number = self.free_number(own, process.is_none());
-        let (name, order) = self.names.remove(key).unwrap_or_else(|| (own.to_owned(), i64::MAX));
+        let (name, order) = self.names.remove(place).unwrap_or_else(|| (own.to_owned(), i64::MAX));
         let order = u64::from(order.clamp(0, i32::MAX.into()).unsigned_abs() as u32);
-        let uuid = self.add_track(key.to_owned(), number);
+        let track = self.add_track(place.to_owned(), number);
+        let uuid = self.tracks[track].uuid;
         self.describe(uuid, |out| match process {
             None => push_message(out, 3, |out| {
                 push_uint(out, 1, number);
@@ -207,7 +213,7 @@ impl<W: Write> ProtobufWriter<W> {
                 push_uint(out, 3, order);
             }),
         });
-        Track { uuid, number, begun: i64::MIN, open: Vec::new() }
+        track
     }
 
     /// The number of a process or a thread: its own, if it has one that no other has.
@@ -220,11 +226,12 @@ impl<W: Write> ProtobufWriter<W> {
         number
     }
 
-    fn add_track(&mut self, key: String, number: u64) -> u64 {
+    fn add_track(&mut self, place: String, number: u64) -> usize {
+        let track = self.tracks.len();
         // 0 is the root.
-        let uuid = self.tracks.len() as u64 + 1;
-        self.tracks.insert(key, Track { uuid, number, begun: i64::MIN, open: Vec::new() });
-        uuid
+        self.tracks.push(Track { uuid: track as u64 + 1, number, begun: i64::MIN, open: Vec::new() });
+        self.places.insert(place, track);
+        track
     }
 
     fn describe(&mut self, uuid: u64, write: impl FnOnce(&mut Vec<u8>)) {
@@ -237,13 +244,14 @@ impl<W: Write> ProtobufWriter<W> {
     }
 
     /// Ends the slices of a track that are over by a time.
-    fn end_slices(&mut self, track: &mut Track, by: i64) {
-        while let Some(end) = track.open.pop_if(|end| *end <= by) {
+    fn end_slices(&mut self, track: usize, by: i64) {
+        let uuid = self.tracks[track].uuid;
+        while let Some(end) = self.tracks[track].open.pop_if(|end| *end <= by) {
             self.packet(|out| {
                 push_uint(out, TIMESTAMP, end as u64);
                 push_message(out, TRACK_EVENT, |out| {
                     push_uint(out, 9, SLICE_END);
-                    push_uint(out, 11, track.uuid);
+                    push_uint(out, 11, uuid);
                 });
             });
         }
@@ -259,17 +267,18 @@ impl<W: Write> ProtobufWriter<W> {
         });
     }
 
-    fn track_event(&mut self, uuid: u64, at: i64, kind: u64, event: &Event<'_>) {
-        self.event_packet(uuid, at, event, |out| push_uint(out, 9, kind));
+    fn track_event(&mut self, track: usize, at: i64, kind: u64, event: &Event<'_>) {
+        self.event_packet(track, at, event, |out| push_uint(out, 9, kind));
     }
 
     /// An event of the kinds that Perfetto reads as it does those of Chrome: arrows, and slices on no thread.
-    fn legacy_event(&mut self, track: &Track, at: i64, phase: u8, event: &Event<'_>) {
+    fn legacy_event(&mut self, track: usize, at: i64, phase: u8, event: &Event<'_>) {
         let id = event.id();
         // An arrow that ends before its slice leads to the next one.
-        let is_between = track.begun <= at && track.open.iter().all(|&end| end < at);
+        let Track { begun, open, .. } = &self.tracks[track];
+        let is_between = *begun <= at && open.iter().all(|&end| end < at);
         let binds = event.columns.text("bp", event.at) == Some("e") && !is_between;
-        self.event_packet(track.uuid, at, event, |out| {
+        self.event_packet(track, at, event, |out| {
             push_message(out, 6, |out| {
                 push_uint(out, 2, phase.into());
                 push_uint(out, 6, id);
@@ -280,7 +289,8 @@ impl<W: Write> ProtobufWriter<W> {
         });
     }
 
-    fn event_packet(&mut self, uuid: u64, at: i64, event: &Event<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+    fn event_packet(&mut self, track: usize, at: i64, event: &Event<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        let uuid = self.tracks[track].uuid;
         let mut new = Vec::new();
         let category =
             event.columns.text("cat", event.at).map(|text| self.number(Interned::Category, text, &mut new));
@@ -326,21 +336,19 @@ impl<W: Write> ProtobufWriter<W> {
     }
 
     /// The values of a counter, each on a track of its own.
-    fn counters(&mut self, event: &Event<'_>, process: &str, at: i64) {
+    fn counters(&mut self, event: &Event<'_>, process: usize, at: i64) {
         let title = event.columns.text("name", event.at).unwrap_or_default();
-        let args = event.columns.args(event.at).map(|(name, value)| (name.to_owned(), real(value)));
+        let parent = self.tracks[process].uuid;
+        let args = event.columns.args(event.at).map(|(name, value)| (Cow::Borrowed(name), real(value)));
         let further = event.further().map(|(name, value)| (name, real(Value::Json(&value))));
-        let values: Vec<(String, Option<f64>)> = args.chain(further).collect();
-        for (name, value) in values {
+        for (name, value) in args.chain(further) {
             let Some(value) = value else { continue };
-            let key = format!("{process}\0c{title}\0{name}");
-            let uuid = match self.tracks.get(&key) {
-                Some(track) => track.uuid,
+            let place = format!("{process}\0{title}\0{name}");
+            let uuid = match self.places.get(&place) {
+                Some(&track) => self.tracks[track].uuid,
                 None => {
-                    let above = self.track(process, None);
-                    let parent = above.uuid;
-                    self.tracks.insert(process.to_owned(), above);
-                    let uuid = self.add_track(key, 0);
+                    let track = self.add_track(place, 0);
+                    let uuid = self.tracks[track].uuid;
                     let name = if name == "value" { title.to_owned() } else { format!("{title} {name}") };
                     self.describe(uuid, |out| {
                         push_text(out, 2, &name);
@@ -364,12 +372,12 @@ impl<W: Write> ProtobufWriter<W> {
 
 impl Event<'_> {
     /// Arguments in no column, as JSON text.
-    fn further(&self) -> impl Iterator<Item = (String, String)> {
+    fn further(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         let members = self.columns.members(self.at).map(|members| format!("{{{members}}}"));
         let members: serde_json::Map<String, Json> =
             members.and_then(|members| serde_json::from_str(&members).ok()).unwrap_or_default();
-        let members = members.into_iter().map(|(name, value)| (name, value.to_string()));
-        members.chain(self.extras.iter().map(|extra| (extra.key.clone(), extra.value.clone())))
+        let members = members.into_iter().map(|(name, value)| (name.into(), value.to_string().into()));
+        members.chain(self.extras.iter().map(|extra| (Cow::from(&extra.key), Cow::from(&extra.value))))
     }
 
     /// What both ends of an arrow, or of a slice on no thread, share.

@@ -44,7 +44,13 @@ def path_of_ranks(
         :func:`described`.
     Units: ns on the common clock.
     """
-    job = job_of(source, {}, executor=executor)
+    return path_of_job(job_of(source, {}, executor=executor), step, executor, columns)
+
+
+def path_of_job(
+    job: Job, step: int | None = None, executor: Executor | None = None, columns: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Returns the same of a job without changes."""
     hops = _hops(job, *_window_of(job, step))
     of_member: dict[int, list[_Hop]] = {}
     for hop in hops:

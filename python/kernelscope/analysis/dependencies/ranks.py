@@ -98,13 +98,16 @@ def job_of(
     changes: Mapping[str, float | str],
     step: int | None = None,
     executor: Executor | None = None,
+    cluster: Cluster | None = None,
 ) -> Job:
     """Returns the graph of all ranks with changes, and the rank of each member.
+
+    ``cluster`` is that of the source, if it is known.
 
     Raises: InvalidArgumentError: a change matches nothing in any rank, or is impossible.
     """
     windows = windows_of(source)
-    cluster = cluster_of(source, executor=executor)
+    cluster = cluster_of(source if cluster is None else cluster, executor=executor)
     numbers = pl.DataFrame(
         [(window.rank, window.window, number) for number, window in enumerate(windows)],
         schema={"rank": pl.Int64, "window": pl.Int64, "member": pl.Int64},

@@ -98,6 +98,14 @@ def path_and_table(
 
 
 @per_trace
+def step_paths(trace: Trace) -> pl.DataFrame:
+    """Returns the critical paths of all complete steps; see :func:`segments`."""
+    graph = dependencies(trace)
+    steps = step_times(trace).select("start_ns", end_ns=pl.col("start_ns") + pl.col("total_ns"))
+    return segments(graph, graph.replay, steps.rows())
+
+
+@per_trace
 def step_bounds(trace: Trace) -> pl.DataFrame:
     """Sums the critical paths of all complete steps by what bounds them.
 
@@ -108,10 +116,11 @@ def step_bounds(trace: Trace) -> pl.DataFrame:
 
     Example: ``step_bounds(trace)``
     """
-    graph = dependencies(trace)
-    steps = step_times(trace).select("start_ns", end_ns=pl.col("start_ns") + pl.col("total_ns"))
-    path = segments(graph, graph.replay, steps.rows())
-    sums = path.group_by("bound_by").agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64))
+    sums = (
+        step_paths(trace)
+        .group_by("bound_by")
+        .agg(path_ns=pl.col("dur_ns").sum(), segments=pl.len().cast(pl.Int64))
+    )
     sums = sums.sort("path_ns", "bound_by", descending=[True, False])
     return sums.select(
         "bound_by", "path_ns", share=pl.col("path_ns") / pl.col("path_ns").sum(), segments="segments"

@@ -5,7 +5,7 @@ import polars as pl
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
 from kernelscope.analysis.dependencies.path import window_of
 from kernelscope.analysis.dependencies.segments import segments
-from kernelscope.analysis.grouping import gather_rows
+from kernelscope.analysis.grouping import gather_events, gather_rows
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.trace import Trace
 
@@ -26,7 +26,6 @@ _BOUND = {
     "queue": "gpu_kernel_kernel_overhead",
     "launch": "gpu_kernel_launch_overhead",
 }
-_TABLES = ("ops", "launches", "python", "ranges")
 
 
 def critical_path(
@@ -54,9 +53,9 @@ def critical_path(
     path = path.filter(~((pl.col("edge") == "host") & between))
     rows = path["row"]
     works = gather_rows(rows, trace.gpu_ops, "device", "stream", "category", "kind")
-    host = [gather_rows(rows, trace.tables[table], "track")["track"] for table in _TABLES]
-    tracks = pl.select(pl.coalesce(host).alias("track"))
-    places = tracks.join(trace.threads, on="track", how="left", maintain_order="left")
+    places = gather_events(rows, trace, "track").join(
+        trace.threads, on="track", how="left", maintain_order="left"
+    )
     op = gather_rows(rows, trace.ops, "category")["category"].cast(pl.String)
     category = pl.coalesce(works["category"].cast(pl.String), works["kind"].cast(pl.String), op)
     # It knows no other cause of a gap of a stream, and the time of a call that launches is time of the host.

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, cast
 
 import polars as pl
 
-from kernelscope.analysis.dependencies.rank_path import path_of_ranks
+from kernelscope.analysis.dependencies.rank_path import path_of_job
+from kernelscope.analysis.dependencies.ranks import job_of
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ranks.clocks import shifts
 from kernelscope.analysis.ranks.cluster import Source, Window, cluster_of, windows_of
-from kernelscope.errors import InvalidArgumentError
 from kernelscope.report.perfetto.path_events import (
     arrows_of_path,
     ends_of_arrows,
@@ -26,7 +26,8 @@ _MOST_PROCESSES = 1000
 class Place(NamedTuple):
     """The place of the events of a window of a rank in the file."""
 
-    rank: int
+    rank: int | None
+    """None if it is alone: then all is as recorded."""
     position: int
     """Number of the rank in their order."""
     shift_ns: int
@@ -49,6 +50,8 @@ class Place(NamedTuple):
 
     def events(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Returns events with the processes, times and ids that they have in the file."""
+        if self.rank is None:
+            return frame
         pid = [pl.col(name).cast(pl.String) for name in ("pid_text", "pid") if name in frame.columns]
         changed = {"pid_text": pl.format(f"[rank {self.rank}] {{}}", pl.coalesce(pid))}
         if "ts" in frame.columns:
@@ -59,10 +62,16 @@ class Place(NamedTuple):
 
     def extras(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Returns arguments of no column, with ids that no other rank has."""
+        if self.rank is None:
+            return frame
         is_id = pl.col("is_field") & (pl.col("key") == "id")
         text = pl.col("value").str.strip_chars('"')
         of_rank = pl.when(is_id).then(pl.format(f'"{self.rank}:{{}}"', text))
         return frame.with_columns(value=pl.coalesce(of_rank, "value"))
+
+
+AS_RECORDED = Place(rank=None, position=0, shift_ns=0, first_id=0)
+"""The place of the events of a trace that is alone in its file."""
 
 
 @dataclass
@@ -83,11 +92,8 @@ class Merging:
         """Finds the common clock of the ranks, and their critical path."""
         cluster = cluster_of(source)
         moved = {rank: shift or 0 for rank, shift in shifts(cluster).iter_rows()}
-        try:
-            path = as_text(path_of_ranks(source, None, None, ("name",)))
-        except InvalidArgumentError:
-            # Without steps there is no path.
-            path = pl.DataFrame()
+        job = job_of(source, {}, cluster=cluster)
+        path = pl.DataFrame() if job.steps.is_empty() else as_text(path_of_job(job, columns=("name",)))
         base = cast("int | None", cluster.ranks["base_time_ns"].min())
         return cls(windows_of(source), moved, path, base)
 

@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.dependencies.graph import dependencies
 from kernelscope.analysis.dependencies.path import window_of
 from kernelscope.analysis.dependencies.segments import segments
-from kernelscope.analysis.grouping import gather_rows
+from kernelscope.analysis.grouping import gather_events
 from kernelscope.report.perfetto.added_events import CATEGORY
 from kernelscope.report.perfetto.chrome_events import first_free_id, places_of_tracks
 from kernelscope.trace import Trace
@@ -68,19 +68,11 @@ def ends_of_arrows(trace: Trace, path: pl.DataFrame, moved: pl.DataFrame) -> pl.
 
     Columns: ``pid``, ``tid``, ``pid_text`` and ``tid_text`` of the event; ``since_ns`` (start of the
         segment); ``enters_ns`` and ``leaves_ns``, which are inside the event, though the segment may be the
-        wait before it. ``moved`` has the events
-        that are drawn elsewhere; see ``further_tracks``.
+        wait before it. ``moved`` has the events that are drawn elsewhere; see ``further_tracks``.
     """
     path = path.drop_nulls("row")
-    host = (trace.ops, trace.launches, trace.python, trace.ranges)
-    columns = ("track", "start_ns", "dur_ns")
-    found = [gather_rows(path["row"], table, *columns) for table in host]
-    on_gpu = gather_rows(path["row"], trace.gpu_ops, "device", "stream", "start_ns", "dur_ns")
-    # An event is in one of the tables.
-    of_event = {name: [own[name] for own in (on_gpu, *found) if name in own] for name in columns}
-    placed = on_gpu.select(pl.col("device", "stream").cast(pl.Int64)).with_columns(
-        pl.select(pl.coalesce(of_event[name]).alias(name)).to_series() for name in columns
-    )
+    placed = gather_events(path["row"], trace, "track", "device", "stream", "start_ns", "dur_ns")
+    placed = placed.with_columns(pl.col("device", "stream").cast(pl.Int64))
     placed = placed.with_columns(path.select("row", since_ns="start_ns", path_ns="dur_ns"))
     placed = placed.join(places_of_tracks(trace.threads), on="track", how="left", maintain_order="left")
     elsewhere = moved.select("row", moved="tid")

@@ -13,7 +13,7 @@ from kernelscope.report.json_document import dump
 from kernelscope.report.perfetto.added_events import added_events
 from kernelscope.report.perfetto.chrome_events import event_tables
 from kernelscope.report.perfetto.further_tracks import further_tracks, move
-from kernelscope.report.perfetto.merging import Merging, Place
+from kernelscope.report.perfetto.merging import AS_RECORDED, Merging, Place
 from kernelscope.report.perfetto.path_events import path_events
 from kernelscope.report.perfetto.track_names import names_of_tracks
 from kernelscope.trace import Trace
@@ -61,26 +61,23 @@ def write_perfetto(source: Source, out: Path) -> None:
             added = merging.path_events()
         else:
             writer = begin(dict(trace.meta.properties))
-            added = path_events(trace, _write(writer, trace, by, None))
+            added = path_events(trace, _write(writer, trace, by, AS_RECORDED))
         for part in _parts_of(added):
             writer.write([part], _NO_EXTRAS)
         writer.finish()
 
 
-def _write(writer: _traceparse.TraceEventWriter, trace: Trace, by: str, place: Place | None) -> pl.DataFrame:
+def _write(writer: _traceparse.TraceEventWriter, trace: Trace, by: str, place: Place) -> pl.DataFrame:
     """Writes the events of a trace, then added ones, at a place; gives those that are drawn elsewhere."""
     moved = further_tracks(trace)
     extras = _extras(trace)
     names = names_of_tracks(trace, moved)
-    writer.name(place.events(names) if place else names)
+    writer.name(place.events(names))
     for is_inside, frames in _parts(trace, by):
         own, elsewhere = (of.filter(is_inside) for of in (extras, moved))
-        drawn = [move(events, elsewhere) for events in frames]
-        if place:
-            drawn, own = [place.events(frame) for frame in drawn], place.extras(own)
-        writer.write(drawn, own)
+        writer.write([place.events(move(events, elsewhere)) for events in frames], place.extras(own))
     for part in _parts_of(added_events(trace, moved)):
-        writer.write([place.events(part) if place else part], _NO_EXTRAS)
+        writer.write([place.events(part)], _NO_EXTRAS)
     return moved
 
 
@@ -93,12 +90,16 @@ def _parts_of(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 def _parts(trace: Trace, by: str) -> Iterator[tuple[pl.Expr, list[pl.DataFrame]]]:
     """Parts of the trace by row or start: which rows are in it, and the events of each table."""
-    tables = [(frame.sort(by), events) for frame, events in event_tables(trace)]
+    tables = event_tables(trace)
     if not tables:
         return
-    keys = [frame[by].fill_null(0) for frame, _ in tables]
-    every = pl.concat(keys).sort()
-    cuts: list[int] = every.gather_every(_PART_ROWS).unique(maintain_order=True).to_list()
+    if by == "row":
+        keys = [frame["row"] for frame, _ in tables]
+        cuts = list(range(0, max(key[-1] for key in keys) + 1, _PART_ROWS))
+    else:
+        tables = [(frame.sort(by), events) for frame, events in tables]
+        keys = [frame[by].fill_null(0) for frame, _ in tables]
+        cuts = pl.concat(keys).sort().gather_every(_PART_ROWS).unique(maintain_order=True).to_list()
     for first, end in zip(cuts, [*cuts[1:], None], strict=True):
         frames: list[pl.DataFrame] = []
         rows: list[pl.Series] = []
@@ -109,6 +110,8 @@ def _parts(trace: Trace, by: str) -> Iterator[tuple[pl.Expr, list[pl.DataFrame]]
                 part = frame.slice(start, stop - start)
                 frames.append(events(part))
                 rows.append(part["row"])
+        if not rows:
+            continue
         of_part = pl.concat(rows)
         is_inside = pl.col("row").is_between(of_part.min(), of_part.max())
         yield is_inside if by == "row" else pl.col("row").is_in(of_part.implode()), frames

@@ -339,9 +339,10 @@ export class TimelineView {
       timeline.tracks.place();
     }
     // A link to an event says nothing of tracks, which then stay as they are.
+    if (from !== null && to !== null && to > from) timeline.show(from, to);
+    // The path is asked for where the screen is.
     if (ARRANGED.some((name) => values[name] !== undefined)) this.arrange(values);
     else this.noteArrangement();
-    if (from !== null && to !== null && to > from) timeline.show(from, to);
     const find = values.find ?? "";
     const exact = values.exact === "1";
     if (find !== this.search.text || exact !== this.search.exact) await this.search.find(find, exact);
@@ -382,7 +383,7 @@ export class TimelineView {
   async showLevers() {
     const answer = await this.ask("levers", {});
     if (!answer) return;
-    Object.assign(this.timeline, { selected: null, arrows: [], span: null });
+    this.forget();
     this.put(whatIfPanel(answer, { close: () => this.clear(), failed: this.events.failed }));
   }
 
