@@ -95,15 +95,15 @@ class DependencyGraph:
     def classes(self) -> ArrowTable:
         """Returns the ``class`` of each event of the host, or of the event around it."""
 
-    def enclosing(self, marks: Frame) -> ArrowTable:
-        """Returns the innermost ``marked`` event around each event or its launch, as ``event``."""
+    def enclosing(self, marks: Frame, outermost: bool) -> ArrowTable:
+        """Returns the innermost (or outermost) ``marked`` event around each or its launch: ``event``."""
 
     def replay(
         self, changes: Frame | None = None, skipped: Frame | None = None, *, keeps_unknown: bool = False
     ) -> Replay:
-        """Replays with the factors ``own``, ``waiting`` and perhaps ``unknown`` of each event, and without
-        the ``skipped`` parts of threads: ``track``, ``start_ns``, ``end_ns``. Nothing waits for ``freed``
-        operations until the next ``phase``, if there are these columns."""
+        """Replays with the factors ``own``, ``waiting`` and perhaps ``unknown`` and ``gap`` of each event,
+        and without the ``skipped`` parts of threads: ``track``, ``start_ns``, ``end_ns``. Nothing waits for
+        ``freed`` operations until the next ``phase``, if there are these columns."""
 
 class Replay:
     """The times of a graph if some edges take longer or shorter."""

@@ -6,10 +6,14 @@ import polars as pl
 import pytest
 
 from kernelscope import analysis
+from kernelscope.analysis.costs.peaks import device_peaks
 from kernelscope.errors import InvalidArgumentError
 from oracles.traces import SHARED, files, read
 
-CHANGES = ("kernel:*", "op:*", "range:*", "python:*", "launch", "sync", "dataloader", "communication", "copy")
+CHANGES = (
+    "kernel:*", "op:*", "range:*", "python:*", "launch", "sync", "dataloader", "communication", "copy",
+    "fuse:*", "graph", "graph:*",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("path", [*files(SHARED, "traces/kineto/*.json.gz"), *files(SHARED, "traces/nsys/*")])
@@ -31,4 +35,21 @@ def test_less_work_makes_no_step_longer(path: Path) -> None:
                 continue
             found += 1
             assert not after.filter(pl.col("after_ns") > pl.col("before_ns")).height, (change, factor)
+            assert not after.filter(pl.col("after_ns") > pl.col("after_max_ns")).height, (change, factor)
     assert found
+
+
+@pytest.mark.parametrize("path", files(SHARED, "traces/kineto/*.json.gz"))
+def test_a_gpu_of_the_same_kind_changes_nothing(path: Path) -> None:
+    trace = read(path)
+    kinds = {one.gpu.key for one in device_peaks(trace) if one.gpu}
+    if not kinds:
+        with pytest.raises(InvalidArgumentError, match="needs the peaks of the recorded GPU"):
+            analysis.what_if(trace, {"gpu": "H200 SXM"})
+        return
+    [key] = kinds
+    unchanged = analysis.what_if(trace, {})
+    assert analysis.what_if(trace, {"gpu": key}).equals(unchanged)
+    # A faster GPU makes no step longer, and it is known how much longer it may be than expected.
+    faster = analysis.what_if(trace, {"gpu": "b300"}, trace.steps["step"].min())
+    assert (faster["after_ns"] <= faster["after_max_ns"]).all()

@@ -412,9 +412,11 @@ class Graph:
     def _release(self, source: Node, target: Node) -> None:
         self.edges[target].append(Edge(source, "released", min(0, self.at(target) - self.at(source))))
 
-    def replay(self, own: list[float], waiting: list[float]) -> dict[Node, int]:
+    def replay(
+        self, own: list[float], waiting: list[float], gap: list[float] | None = None
+    ) -> dict[Node, int]:
         """When each node is reached if its lengths are multiplied."""
-        self.own, self.waiting = own, waiting
+        self.own, self.waiting, self.gap = own, waiting, gap or [1.0] * len(own)
         earlier = {
             node: {
                 before
@@ -434,14 +436,14 @@ class Graph:
 
     def _ready(self, node: Node, times: dict[Node, int]) -> int:
         before, owner = self.before(node), self.owner[node]
-        length = self.length[node]
-        return (times[before] if before else 0) + (
-            length if owner is None else _scaled(length, self.own[owner])
-        )
+        by = self.own[owner] if owner is not None else self.gap[node[0]] if before else 1.0
+        return (times[before] if before else 0) + _scaled(self.length[node], by)
 
     def _arrival(self, edge: Edge, node: Node, times: dict[Node, int]) -> int:
         time = times[edge.source] + edge.length
         by = self.waiting[node[0]]
+        if edge.kind == "thread":
+            return times[edge.source] + _scaled(edge.length, self.gap[node[0]])
         if edge.kind == "launch":
             return times[edge.source] + _scaled(edge.length, by)
         before = self.before(node)

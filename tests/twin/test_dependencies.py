@@ -142,12 +142,12 @@ def test_drawn_graphs(part: int) -> None:
             continue
         twin = Graph(*events)
         count = len(host) + len(works)
-        every = [[1.0] * count] * 2
-        for own, waiting in (every, [[random.choice((0, 0.5, 1, 1.5)) for _ in range(count)],
-                                     [random.choice((0, 0.5, 1)) for _ in range(count)]]):  # fmt: skip
-            replay = graph.replay(pl.DataFrame({"own": own, "waiting": waiting}, schema_overrides={
-                "own": pl.Float64, "waiting": pl.Float64}))  # fmt: skip
-            times = twin.replay(own, waiting)
+        every = [[1.0] * count] * 3
+        changed = [[random.choice(by) for _ in range(count)] for by in ((0, 0.5, 1, 1.5), *[(0, 0.5, 1)] * 2)]
+        for own, waiting, gap in (every, changed):
+            factors = {"own": own, "waiting": waiting, "gap": gap}
+            replay = graph.replay(pl.DataFrame(factors, schema=dict.fromkeys(factors, pl.Float64)))
+            times = twin.replay(own, waiting, gap)
             assert pl.DataFrame(replay.times()).rows() == [
                 (times[event, 0], times[event, 1]) for event in range(count)
             ], (part, case)

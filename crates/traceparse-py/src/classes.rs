@@ -141,7 +141,7 @@ methods! {
     }
     size(&self) -> ArrowTable = self.0.size();
     classes(&self) -> ArrowTable = self.0.classes();
-    enclosing(&self, marks: Frame) -> ArrowTable = self.0.enclosing(&marks);
+    enclosing(&self, marks: Frame, outermost: bool) -> ArrowTable = self.0.enclosing(&marks, outermost);
 }
 
 /// See `framekernels::dependencies::Replay`.

@@ -29,7 +29,9 @@ def add_parser(subparsers: Subparsers) -> None:
             "events, and the share of their time that they then take: 'kernel:*gemm*=0.5', "
             "'op:aten::softmax=0', 'module:*attention*=0.7', 'range:NAME=0', 'python:NAME=0', 'call:NAME=0', "
             "'wait:*AllReduce*=0', launch=0, sync=0, dataloader=0, communication=0, "
-            "copy=0; of several ranks also rank:N=median, host:NAME=0.9, stage:N=0.9, link:HOST=median"
+            "copy=0; also 'fuse:NAME=1' (the kernels inside become one), graph=0 or 'graph:NAME=0' (they are "
+            "launched as one graph) and 'gpu=H200 SXM'; of several ranks also rank:N=median, host:NAME=0.9, "
+            "stage:N=0.9, link:HOST=median"
         ),
     )
     parser.add_argument(
@@ -57,7 +59,7 @@ def _change(text: str) -> tuple[str, float | str]:
     from kernelscope.analysis.dependencies.rank_changes import MEDIAN
 
     change, _, factor = text.rpartition("=")
-    if factor == MEDIAN:
+    if factor == MEDIAN or change == "gpu":
         return change, factor
     try:
         return change, float(factor)

@@ -128,7 +128,9 @@ def what_if_parts(
         parts.append(note(f"and {named.height - len(rows)} more", shape))
     if has_ranks:
         return [*parts, note("Each step as long as it is on the rank where it is longest.", shape)]
-    remark = "At most: if waits whose cause was not recorded end no earlier than recorded."
+    remark = (
+        "At most: if waits whose cause was not recorded end no earlier, and less favourable assumptions hold."
+    )
     return [*parts, note(remark, shape)]
 
 

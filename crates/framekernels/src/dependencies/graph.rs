@@ -103,16 +103,18 @@ impl DependencyGraph {
         table([("class", column(self.lanes.classes.iter().copied()))])
     }
 
-    /// The innermost `marked` event of the host around each event, or around its launch: `event`. A marked event
-    /// lies in itself.
-    pub fn enclosing(&self, marks: &Frame) -> Result<RecordBatch> {
+    /// The innermost or `outermost` `marked` event of the host around each event, or around its launch: `event`. A
+    /// marked event lies in itself.
+    pub fn enclosing(&self, marks: &Frame, outermost: bool) -> Result<RecordBatch> {
         let marks = marks.flags("marked")?;
         let mut found = vec![NONE; self.lanes.starts.len()];
         if marks.len() != found.len() {
             return Err(invalid("there is not one mark for each event"));
         }
-        let own = |event: usize, around: Option<&u32>| {
-            if marks.value(event) { event as u32 } else { around.copied().unwrap_or(NONE) }
+        let own = |event: usize, around: Option<&u32>| match around.copied() {
+            Some(around) if around != NONE && (outermost || !marks.value(event)) => around,
+            _ if marks.value(event) => event as u32,
+            _ => NONE,
         };
         for node in 0..self.lanes.firsts[self.lanes.threads] as usize {
             let event = self.lanes.events[node] as usize;

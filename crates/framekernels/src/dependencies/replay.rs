@@ -10,7 +10,7 @@ use super::edges::{Edge, first_edge};
 use super::lanes::Lanes;
 use super::release::Released;
 use super::{DependencyGraph, Kind};
-use crate::frame::{Frame, Result, column, invalid, table};
+use crate::frame::{Frame, NONE, Result, column, invalid, table};
 
 /// Shortest wait of unknown cause that is taken to end when it did, ns: shorter ones follow from what is before.
 const LONG_WAIT_NS: i64 = 1_000_000;
@@ -35,6 +35,8 @@ struct Changes {
     waiting: ScalarBuffer<f64>,
     /// How long each event waits for something that was not recorded.
     unknown: Option<ScalarBuffer<f64>>,
+    /// What is before each event outside of any other.
+    gap: Option<ScalarBuffer<f64>>,
     released: Option<Arc<Released>>,
 }
 
@@ -43,7 +45,8 @@ impl Replay {
     ///
     /// `own` is for the own time of an event of the host and the execution of a GPU operation, `waiting` for the
     /// launch of a GPU operation and for how long a call waits for one, from 0 to 1. `unknown`, if it is there,
-    /// is for waits whose cause was not recorded. Nothing waits for GPU operations that are `freed`, if it is there,
+    /// is for waits whose cause was not recorded, and `gap` for the time of a thread outside of any event or since
+    /// another thread, or of a stream between operations, before an event. Nothing waits for GPU operations that are `freed`, if it is there,
     /// until the next `phase` (a number) of its stream begins. With `changes`, `skipped` has parts of the recording
     /// that threads do not need: `track`, `start_ns` and `end_ns`.
     ///
@@ -132,6 +135,9 @@ impl Replay {
             (Some(Changes { unknown: Some(unknown), .. }), Kind::Unknown) => {
                 source.saturating_add(scaled(edge.length, unknown[event]))
             }
+            (Some(Changes { gap: Some(gap), .. }), Kind::Thread) => {
+                source.saturating_add(scaled(edge.length, gap[event]))
+            }
             (Some(changes), Kind::Launch) => {
                 source.saturating_add(scaled(edge.length, changes.waiting[event]))
             }
@@ -204,29 +210,35 @@ impl Changes {
         let lanes = &graph.lanes;
         let [own, waiting] = ["own", "waiting"].map(|name| factors.f64_array(name));
         let (own, waiting) = (own?, waiting?);
-        let unknown = factors.has("unknown").then(|| factors.f64_array("unknown")).transpose()?;
+        let [unknown, gap] =
+            ["unknown", "gap"].map(|name| factors.has(name).then(|| factors.f64_array(name)).transpose());
+        let (unknown, gap) = (unknown?, gap?);
         if own.len() != lanes.starts.len() {
             return Err(invalid("there is not one factor for each event"));
         }
-        let mut shorter = waiting.iter().chain(unknown.iter().flat_map(|of| of.iter()));
-        if !own.iter().all(|&by| by >= 0.0) || !shorter.all(|by| (0.0..=1.0).contains(by)) {
+        let is_shorter = |of: &ScalarBuffer<f64>| of.iter().all(|by| (0.0..=1.0).contains(by));
+        let waits = is_shorter(&waiting) && [&unknown, &gap].into_iter().flatten().all(is_shorter);
+        if !own.iter().all(|&by| by >= 0.0) || !waits {
             return Err(invalid("a factor is less than 0, or more than 1 for a wait"));
         }
         let mut lengths = lanes.all_lengths();
         if let Some(skipped) = skipped {
             skip(lanes, &mut lengths, skipped)?;
         }
-        // Nobody owns the gap before a GPU operation, nor what a thread does outside of any event.
         for (node, length) in lengths.iter_mut().enumerate() {
-            let by = match (&unknown, lanes.kinds[node]) {
-                (Some(unknown), Kind::Unknown) => unknown.get(lanes.events[node] as usize),
-                _ => own.get(lanes.owners[node] as usize),
+            let (event, owner) = (lanes.events[node] as usize, lanes.owners[node]);
+            let by = match (&unknown, lanes.kinds[node], &gap) {
+                (Some(unknown), Kind::Unknown, _) => unknown.get(event),
+                // The first node of a lane follows nothing.
+                (_, _, Some(gap)) if owner == NONE && !lanes.is_first(node as u32) => gap.get(event),
+                // Nobody owns the gap before a GPU operation, nor what a thread does outside of any event.
+                _ => own.get(owner as usize),
             };
             *length = by.map_or(*length, |&by| scaled(*length, by));
         }
         let released =
             factors.has("freed").then(|| Released::new(graph, factors).map(Arc::new)).transpose()?;
-        Ok(Self { lengths, waiting, unknown, released })
+        Ok(Self { lengths, waiting, unknown, gap, released })
     }
 }
 

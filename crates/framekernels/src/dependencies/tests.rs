@@ -402,7 +402,7 @@ fn a_collective_that_is_freed_runs_beside_the_rest_of_its_phase() {
 fn a_change_reaches_what_lies_inside_and_was_launched_there() {
     let marked = |at: usize| frame([("marked", column((0..6).map(|event| event == at)))]);
     let within = |at: usize| {
-        let batch = step().graph().enclosing(&marked(at)).unwrap();
+        let batch = step().graph().enclosing(&marked(at), false).unwrap();
         let found = batch.column_by_name("event").unwrap().as_primitive::<UInt32Type>().clone();
         (0..6).filter(|&event| found.is_valid(event)).collect::<Vec<_>>()
     };

@@ -1,13 +1,13 @@
 """Replays of a trace without the causes of recommendations."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope import _traceparse
 from kernelscope.analysis.dependencies.graph import dependencies
+from kernelscope.analysis.dependencies.launching import launching
 from kernelscope.analysis.dependencies.steps import replayed_steps
 from kernelscope.analysis.grouping import gather_rows, positions
 from kernelscope.analysis.intervals import common
@@ -63,7 +63,8 @@ class Savings:
         dense = {
             name: pl.repeat(1.0, count, eager=True).scatter(events, change.factors[name]) for name in _OWN
         }
-        dense["own"].scatter(self._launching(change.gone), 0.0)
+        if change.gone.len():
+            dense["own"].scatter(launching(self._trace, change.gone).arg_true(), 0.0)
         dense["waiting"].scatter(change.gone, 0.0)
         replay = self._graph.graph.replay(pl.DataFrame(dense), change.skipped)
         return max(0, self._recorded_ns - self._total_ns(replay))
@@ -135,27 +136,6 @@ class Savings:
     def _works(self, rows: pl.Series) -> pl.Series:
         """The events of operations of a GPU."""
         return positions(self._trace.gpu_ops["row"], rows) + self._of_host
-
-    def _launching(self, gone: pl.Series) -> pl.Series:
-        """The events of calls and operators that launch nothing but what is ``gone``, and of all inside."""
-        if gone.is_empty():
-            return gone
-        is_gone = self._marked(gone).slice(self._of_host)
-        only = [
-            self._marked(launching.filter(is_gone)) & ~self._marked(launching.filter(~is_gone))
-            for launching in self._launches
-        ]
-        return self._graph.within(only[0] | only[1]).head(self._of_host).arg_true()
-
-    def _marked(self, events: pl.Series) -> pl.Series:
-        nothing = pl.repeat(value=False, n=self._graph.events.height, eager=True)
-        return nothing.scatter(events.drop_nulls(), values=True)
-
-    @cached_property
-    def _launches(self) -> tuple[pl.Series, pl.Series]:
-        """The events of the call and of the operator that launched each GPU operation; null if unknown."""
-        rows, works = self._graph.events["row"].head(self._of_host), self._trace.gpu_ops
-        return positions(rows, works["launch_row"]), positions(rows, works["op_row"])
 
 
 def _change(cost_ns: int, events: pl.Series, **factors: "pl.Series | float") -> Change:

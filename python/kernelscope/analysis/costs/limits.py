@@ -14,8 +14,8 @@ from kernelscope.costs import ConventionName
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-# Copies between host and GPU, or between GPUs, wait for the bus and not for memory.
-_BUS = r"(?i)HtoD|DtoH|PtoP|Host-to|-to-Host|Peer"
+OVER_BUS = r"(?i)HtoD|DtoH|PtoP|Host-to|-to-Host|Peer"
+"""Names of copies between host and GPU, or between GPUs, which wait for the bus and not for memory."""
 
 
 class LimitedWork(NamedTuple):
@@ -93,7 +93,7 @@ def _bounded(table: pl.DataFrame) -> pl.DataFrame:
     outside = (
         pl.when(pl.col("is_communication"))
         .then(pl.lit("communication"))
-        .when((pl.col("kind").cast(pl.String) == "memcpy") & text.str.contains(_BUS))
+        .when((pl.col("kind").cast(pl.String) == "memcpy") & text.str.contains(OVER_BUS))
         .then(pl.lit("bus"))
     )
     # Work without a peak of its own, such as that on integers, has only the memory to wait for.

@@ -2,18 +2,26 @@
 
 import re
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import polars as pl
 
 from kernelscope.analysis.advice.record import rows_like
 from kernelscope.analysis.dependencies.graph import Dependencies
+from kernelscope.analysis.dependencies.launching import captured, fused, steps_of_events
+from kernelscope.analysis.dependencies.other_gpu import on_gpu
 from kernelscope.analysis.dependencies.steps import step_row
 from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.analysis.modules.module_calls import EITHER
 from kernelscope.errors import InvalidArgumentError, did_you_mean
 from kernelscope.trace import Trace
 
-EXAMPLES = "kernel:*gemm*=0.5, op:aten::softmax=0, module:*attention*=0.7, launch=0"
+EXAMPLES = "kernel:*gemm*=0.5, op:aten::softmax=0, module:*attention*=0.7, launch=0, gpu=H200 SXM"
+
+FACTORS = ("own", "waiting", "gap", "most_own", "most_gap")
+"""Factors of an event: of its own time, of its wait for its launch or for the GPU, and of the time before it
+in which its thread is outside of any event or its stream pauses. The last two are ``own`` and ``gap`` for
+the longest time that is to be expected."""
 
 # Of a change with a pattern, the tables whose names it matches.
 _TABLES = {
@@ -24,27 +32,37 @@ _TABLES = {
     "range": ("ranges", "ops"),
     "call": ("launches",),
     "wait": ("gpu_ops",),
+    "fuse": ("ops", "ranges", "python"),
+    "graph": ("ops", "ranges", "python"),
 }
-_WHOLE = ("launch", "dataloader", "communication", "copy", "sync")
+_WHOLE = ("launch", "dataloader", "communication", "copy", "sync", "graph", "gpu")
 OF_RANKS = {"rank": "rank", "host": "host", "stage": "pp", "link": "host"}
 """Changes of several ranks, and the column of the table of ranks that selects these."""
 # A launch or a wait of the host cannot be longer than recorded: it might then wait for something else.
-_AT_MOST_1 = ("launch", "sync")
+_AT_MOST_1 = ("launch", "sync", "graph")
+
+
+class Factors(NamedTuple):
+    """Other lengths of all events, and the changes that match nothing.
+
+    Columns: ``likely`` and ``most`` have the columns of ``DependencyGraph.replay``; ``most`` is for the
+        longest time that is to be expected.
+    """
+
+    likely: pl.DataFrame
+    most: pl.DataFrame
+    missing: set[str]
 
 
 def factors(
     trace: Trace, graph: Dependencies, changes: Mapping[str, float | str], among: pl.Series
-) -> tuple[pl.DataFrame, set[str]]:
-    """Returns the factors of all events, and the changes that match nothing.
+) -> Factors:
+    """Returns the factors of all events. ``changes`` apply to the events that are ``among``.
 
-    ``changes`` apply to the events that are ``among``.
-
-    Columns: ``own`` (of the own time of an event of the host, and of the execution of a GPU operation),
-        ``waiting`` (of the launch of a GPU operation, and of a call that waits for one); and with ``wait:``,
-        ``freed`` (GPU operations that no others wait for until the next phase) and ``phase`` (a number).
     Raises: InvalidArgumentError: a change is unknown, or has an impossible factor.
     """
-    own = waiting = pl.repeat(1.0, graph.events.height, eager=True)
+    ones = pl.repeat(1.0, graph.events.height, eager=True)
+    product = pl.DataFrame(dict.fromkeys(FACTORS, ones))
     freed = pl.repeat(value=False, n=graph.events.height, eager=True)
     missing: set[str] = set()
     for change, given in changes.items():
@@ -54,14 +72,46 @@ def factors(
             missing |= set() if named.any() else {change}
             freed |= named & among
             continue
-        marked, waits = _marked(trace, graph, kind, pattern)
-        missing |= set() if marked.any() or waits.any() else {change}
-        own = own * _factor(marked & among, factor)
-        waiting = waiting * _factor(waits & among, min(factor, 1.0))
-    found = pl.DataFrame({"own": own, "waiting": waiting})
+        found = _effect(trace, graph, kind, pattern, factor)
+        if found is None:
+            missing.add(change)
+            continue
+        product = product.select(
+            pl.col(name) * pl.when(among).then(found[name]).otherwise(1.0) for name in FACTORS
+        )
+    likely = product.select("own", "waiting", "gap")
+    most = product.select("waiting", own="most_own", gap="most_gap")
     if freed.any():
-        found = found.with_columns(freed=freed, phase=_phases(trace, graph))
-    return found, missing
+        phases = {"freed": freed, "phase": _phases(trace, graph)}
+        likely, most = likely.with_columns(**phases), most.with_columns(**phases)
+    return Factors(likely, most, missing)
+
+
+def _effect(
+    trace: Trace, graph: Dependencies, kind: str, pattern: str, factor: float | str
+) -> pl.DataFrame | None:
+    """The factors of one change; None if it matches nothing.
+
+    Columns: ``FACTORS``.
+    """
+    if isinstance(factor, str):
+        return on_gpu(trace, graph, factor)
+    if kind in ("fuse", "graph"):
+        if pattern:
+            named = graph.events["row"].is_in(rows_named(trace, kind, pattern).implode())
+            parts = graph.enclosing(named, outermost=True)
+        else:
+            parts = steps_of_events(trace, graph)
+        if parts.null_count() == parts.len():
+            return None
+        change = fused if kind == "fuse" else captured
+        return change(trace, graph, parts, factor)
+    marked, waits = _marked(trace, graph, kind, pattern)
+    if not marked.any() and not waits.any():
+        return None
+    own, waiting = _factor(marked, factor), _factor(waits, min(factor, 1.0))
+    one = pl.lit(1.0)
+    return pl.select(own=own, waiting=waiting, gap=one, most_own=own, most_gap=one)
 
 
 def check_matches(missing: Collection[str]) -> None:
@@ -95,8 +145,8 @@ def of_step(trace: Trace, graph: Dependencies, step: int | None) -> pl.Series:
     return pl.concat([is_inside.head(is_inside.len() - of_gpu.len()), of_gpu])
 
 
-def _parsed(change: str, factor: float | str) -> tuple[str, str, float]:
-    """The kind of a change, its pattern ("" for all), and its factor."""
+def _parsed(change: str, factor: float | str) -> tuple[str, str, float | str]:
+    """The kind of a change, its pattern ("" for all), and its factor or the name of a GPU."""
     kind, _, pattern = change.partition(":")
     if kind in OF_RANKS and pattern:
         raise InvalidArgumentError(f"{change} needs the traces of several ranks")
@@ -106,6 +156,10 @@ def _parsed(change: str, factor: float | str) -> tuple[str, str, float]:
         raise InvalidArgumentError(
             f"there is no change {change!r}{meant}; changes are for example {EXAMPLES}"
         )
+    if kind == "gpu":
+        if not isinstance(factor, str):
+            raise InvalidArgumentError(f"{change} needs the name of a GPU, not {factor}: {change}=H200 SXM")
+        return kind, pattern, factor
     if isinstance(factor, str):
         raise InvalidArgumentError(f"{change} needs a number, not {factor!r}; 0.5 halves the time")
     if kind == "wait" and factor != 0:

@@ -35,8 +35,9 @@ _HOST_WAITS = ("stream sync", "event sync", "context sync")
 class Dependencies(NamedTuple):
     """The graph of a trace, its replay without changes, and its events by position.
 
-    Columns: ``events`` has ``row``, ``table``, ``kind``, ``name`` and ``class`` (its activity, one of
-        ``BOUNDS``). Events of the host come first, then ``gpu_ops`` in order.
+    Columns: ``events`` has ``row``, ``table``, ``kind``, ``name``, ``class`` (its activity, one of
+        ``BOUNDS``) and ``track`` (its thread; null on a GPU). Events of the host come first, then
+        ``gpu_ops`` in order.
     """
 
     graph: _traceparse.DependencyGraph
@@ -53,12 +54,12 @@ class Dependencies(NamedTuple):
         ones = pl.repeat(1.0, self.events.height, eager=True)
         return self.graph.replay(pl.DataFrame({"own": ones, "waiting": ones}))
 
-    def enclosing(self, marked: pl.Series) -> pl.Series:
+    def enclosing(self, marked: pl.Series, *, outermost: bool = False) -> pl.Series:
         """Returns the position of the innermost marked event of the host around each event or its launch.
 
-        A marked event lies in itself; null for none.
+        With ``outermost``, it is the outermost one. A marked event lies in itself; null for none.
         """
-        return taken(self.graph.enclosing(marked.to_frame("marked")), "event")
+        return taken(self.graph.enclosing(marked.to_frame("marked"), outermost), "event")
 
     def within(self, marked: pl.Series) -> pl.Series:
         """Returns which events are marked, lie inside such events, or were launched there."""
@@ -102,7 +103,7 @@ def dependencies(trace: Trace) -> Dependencies:
         _events(calls.with_columns(call=places), waits),
         _handed(trace),
     )
-    columns = ("row", "table", "kind", "name", "class")
+    columns = ("row", "table", "kind", "name", "class", "track")
     of_host = pl.Series(BOUNDS, dtype=_CLASS).gather(taken(graph.classes(), "class"))
     host = host.with_columns(of_host.alias("class"))
     return Dependencies(graph, graph.replay(), pl.concat([host.select(columns), gpu.select(columns)]))
@@ -170,6 +171,7 @@ def _gpu_events(trace: Trace) -> pl.DataFrame:
         .then(pl.lit("copy", _CLASS))
         .otherwise(pl.lit("compute", _CLASS))
         .alias("class"),
+        track=pl.lit(None, pl.Int64),
     )
 
 

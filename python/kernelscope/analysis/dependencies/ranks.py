@@ -56,7 +56,8 @@ def member_of(
     graph = dependencies(trace)
     meetings = pl.DataFrame({"event": positions(graph.events["row"], rows)})
     among = of_step(trace, graph, step)
-    changed, missing = factors(trace, graph, changes, among)
+    found = factors(trace, graph, changes, among)
+    changed = found.likely
     by = changed["own"].gather(meetings["event"])
     if share != 1:
         shared = pl.select(pl.when(among).then(share).otherwise(1.0)).to_series()
@@ -67,7 +68,7 @@ def member_of(
     edges = pl.DataFrame(replay.terms(meetings, marks, 2 * count))
     recorded = pl.DataFrame(graph.replay.latest_marks(marks, 2 * count))["at_ns"]
     steps = trace.steps.select("step", start_ns=recorded.head(count), end_ns=recorded.tail(count))
-    return Member(edges, steps, by, missing)
+    return Member(edges, steps, by, found.missing)
 
 
 class Job(NamedTuple):

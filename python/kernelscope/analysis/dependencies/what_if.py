@@ -41,6 +41,10 @@ def what_if(
     host waits for the GPU. ``wait:PATTERN``, with the factor 0: others do not wait for GPU operations with a
     matching name until their next phase (forward, backward or optimizer), as if a collective ran on its own
     stream. ``dataloader``, ``communication`` and ``copy``: data loading, collectives, and copies and memsets.
+    ``fuse:PATTERN``: the kernels inside each outermost operator, annotation, NVTX range or Python frame of
+    this name become one on each stream. ``graph``, or ``graph:PATTERN``: the GPU operations of a step, or
+    inside these, are launched by one call; the factor is for the rest of the host. ``gpu``, with the name of
+    a GPU: kernels run on it, as far from its roofline as they were from their own.
     In a pattern, ``*`` matches any text and ``?`` one character, in upper or lower case.
     The factors of several changes of one event are multiplied.
 
@@ -56,15 +60,18 @@ def what_if(
     transfer times of hosts. An ``executor`` reads several ranks at once.
 
     Columns: ``step`` (null in a trace without steps), ``before_ns``, ``after_ns``, ``after_max_ns`` (if
-        waits whose cause was not recorded end no earlier than recorded), ``bound_by_after`` (the largest
-        part of the critical path after the change; see :func:`critical_path`). Of several ranks: ``rank``,
-        ``step``, ``before_ns``, ``after_ns``.
+        waits whose cause was not recorded end no earlier than recorded; if operators whose kernels are fused
+        still take time; if threads still take time outside of events around a graph; if kernels on another
+        GPU gain no more than its memory does, or nothing if their cost is unknown), ``bound_by_after`` (the
+        largest part of the critical path after the change; see :func:`critical_path`). Of several ranks:
+        ``rank``, ``step``, ``before_ns``, ``after_ns``.
     Units: ns.
     Order: as ``trace.steps``; by rank.
-    Raises: InvalidArgumentError: a change is unknown, matches nothing or has an impossible factor, or there
-        is not such a step.
+    Raises: InvalidArgumentError: a change is unknown, matches nothing or has an impossible factor, there is
+        no such step, or the peaks of one of the GPUs are unknown.
 
     Example: ``what_if(trace, {"kernel:*gemm*": 0.5, "launch": 0})``
+    Example: ``what_if(trace, {"graph": 0, "gpu": "H200 SXM"})``
     Example: ``what_if(ks.scan("lake"), {"rank:3": "median"})``
     """
     trace = one_trace(source)
@@ -78,9 +85,10 @@ def _of_trace(trace: Trace, changes: Mapping[str, float | str], step: int | None
     if graph.events.is_empty():
         return pl.DataFrame(schema=_SCHEMA)
     among = of_step(trace, graph, step)
-    changed, missing = factors(trace, graph, changes, among)
-    check_matches(missing)
-    replay, longest = graph.graph.replay(changed), graph.graph.replay(changed, keeps_unknown=True)
+    changed = factors(trace, graph, changes, among)
+    check_matches(changed.missing)
+    replay = graph.graph.replay(changed.likely)
+    longest = graph.graph.replay(changed.most, keeps_unknown=True)
     before, after, at_most = (replayed_steps(trace, found) for found in (graph.replay, replay, longest))
     found = before.select(
         "step",
