@@ -109,9 +109,10 @@ roofline TRACE --top 0
 critical-path TRACE --step 99
 critical-path TRACE --by nonsense
 critical-path TRACE --format html
-what-if TRACE
+what-if TRACE --step 1
 what-if TRACE launch
 what-if TRACE launch=fast
+what-if TRACE gpu=nonsense
 what-if TRACE launch=-1
 what-if TRACE launhc=0
 what-if TRACE kernel:nowhere*=0

@@ -1,5 +1,6 @@
 from kernelscope.analysis.advice import best_changes as best_changes
 from kernelscope.analysis.advice import recommendations as recommendations
+from kernelscope.analysis.advice import sequence_savings as sequence_savings
 from kernelscope.analysis.costs.achieved import cost_coverage as cost_coverage
 from kernelscope.analysis.costs.achieved import efficiency as efficiency
 from kernelscope.analysis.costs.attainable import roofline as roofline

@@ -10,6 +10,7 @@ from kernelscope import analysis
 from kernelscope.analysis.dependencies.rank_path import check_alone
 from kernelscope.analysis.dependencies.table import path_and_table
 from kernelscope.analysis.ranks.cluster import Lake, one_trace, windows_of
+from kernelscope.errors import InvalidArgumentError
 from kernelscope.escaping import for_csv
 from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump, listed
 from kernelscope.report.text import summary
@@ -26,6 +27,8 @@ from kernelscope.report.text.cells import (
 )
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
+
+_SHOWN_OPS = 3
 
 PLAIN_WIDTH = 120
 """Width of a text without a terminal, in characters."""
@@ -132,6 +135,53 @@ def what_if_parts(
         "At most: if waits whose cause was not recorded end no earlier, and less favourable assumptions hold."
     )
     return [*parts, note(remark, shape)]
+
+
+def sequence_parts(source: Ranks, shape: Shape) -> list[RenderableType]:
+    """Returns the sequences of kernels worth fusing or launching as a graph."""
+    trace = _alone(source)
+    found = analysis.sequence_savings(trace)
+    parts: list[RenderableType] = [_header(trace, shape), heading("Sequences of kernels to merge")]
+    if found.is_empty():
+        return [*parts, note("None would save time.", shape)]
+    names = pl.col("ops").list.head(_SHOWN_OPS).list.eval(pl.element().fill_null("-")).list.join(", ")
+    rest = pl.when(pl.col("works") > _SHOWN_OPS).then(pl.lit(", ..."))
+    inside = pl.format(" in {}", "module")
+    fields = [
+        Field("change", lambda row: row["change"]),
+        Field("saves", ns("saving_ns")),
+        Field("of steps", lambda row: format_percent(row["saving_share"])),
+        Field("operations", count("works")),
+        Field("runs", count("runs")),
+        Field("GPU time", ns("gpu_ns")),
+    ]
+    rows = found.with_columns(name=pl.concat_str(names, rest, inside, ignore_nulls=True))
+    rows = rows.head(shape.top).to_dicts()
+    remark = (
+        "fuse: one kernel that takes as long as the longest. graph: one call launches all operations. "
+        "Savings overlap. Other changes: kernelscope what-if --help."
+    )
+    return [*parts, named_table(rows, "operators", fields, shape), note(remark, shape)]
+
+
+def sequence_json(source: Ranks) -> str:
+    """Returns the same as one JSON object."""
+    trace = _alone(source)
+    head = {"schema_version": SCHEMA_VERSION, **_described(trace)}
+    return dump({**head, **listed({"sequence_savings": analysis.sequence_savings(trace)})})
+
+
+def sequence_csv(source: Ranks) -> str:
+    """Returns the same as CSV, with names separated by semicolons."""
+    names = pl.col("kernels", "ops").list.eval(pl.element().fill_null("")).list.join("; ")
+    return for_csv(analysis.sequence_savings(_alone(source)).with_columns(names)).write_csv()
+
+
+def _alone(source: Ranks) -> Trace:
+    trace = one_trace(source)
+    if trace is None:
+        raise InvalidArgumentError("name a change of the ranks, for example rank:0=median or launch=0")
+    return trace
 
 
 def what_if_json(source: Ranks, changes: Mapping[str, float | str], step: int | None) -> str:

@@ -112,6 +112,14 @@ class Savings:
         skipped = pl.concat(part.select(_PARTS.columns).cast(pl.Int64) for part in (parts, others))
         return Change(skipped=skipped, cost_ns=int((parts["end_ns"] - parts["start_ns"]).sum()))
 
+    def launched(self, works: pl.Series, parts: pl.DataFrame) -> Change:
+        """Operations with these row numbers do not wait for their launches, and threads skip ``parts``.
+
+        Columns: ``parts`` has ``track``, ``start_ns``, ``end_ns``.
+        """
+        idle = self.idle(parts)
+        return idle._replace(factors=_change(0, self._works(works), waiting=0).factors)
+
     def without(self, calls: pl.DataFrame) -> Change:
         """Events of the host go, with all that is inside them or was launched there.
 

@@ -18,18 +18,27 @@ def launching(trace: Trace, gone: pl.Series, *, operators: bool = True) -> pl.Se
     count = graph.events.height
     is_gone = _marked(count, gone).tail(trace.gpu_ops.height)
     only = _marked(count, None)
-    for of_works in _launches(trace)[: 2 if operators else 1]:
+    launching = [launches_of_works(trace), *([_ops_of_works(trace)] if operators else [])]
+    for of_works in launching:
         only |= _marked(count, of_works.filter(is_gone)) & ~_marked(count, of_works.filter(~is_gone))
     return graph.within(only) & (graph.events["table"] != "gpu_ops")
 
 
 @per_trace
-def _launches(trace: Trace) -> tuple[pl.Series, pl.Series]:
-    """The events of the call and of the operator that launched each GPU operation; null if unknown."""
-    works = trace.gpu_ops
-    rows = dependencies(trace).events["row"]
-    rows = rows.head(rows.len() - works.height)
-    return positions(rows, works["launch_row"]), positions(rows, works["op_row"])
+def launches_of_works(trace: Trace) -> pl.Series:
+    """Returns the event of the call that launched each GPU operation; null if unknown."""
+    return _events_of(trace, "launch_row")
+
+
+@per_trace
+def _ops_of_works(trace: Trace) -> pl.Series:
+    """The event of the operator that launched each GPU operation; null if unknown."""
+    return _events_of(trace, "op_row")
+
+
+def _events_of(trace: Trace, column: str) -> pl.Series:
+    works, rows = trace.gpu_ops, dependencies(trace).events["row"]
+    return positions(rows.head(rows.len() - works.height), works[column])
 
 
 def _marked(count: int, events: pl.Series | None) -> pl.Series:
@@ -50,7 +59,7 @@ def fused(trace: Trace, graph: Dependencies, calls: pl.Series, factor: float) ->
     """
     works = trace.gpu_ops.select("pid", "device", "stream", "start_ns")
     works = works.with_row_index("at", offset=graph.events.height - works.height)
-    works = works.with_columns(calls.tail(works.height).alias("call"), _last_waits(trace, graph))
+    works = works.with_columns(calls.tail(works.height).alias("call"), last_waits(trace))
     works = works.filter(trace.gpu_ops["kind"] == "kernel").drop_nulls("call").sort("start_ns", "at")
     place = pl.int_range(pl.len()).over("call", "after", "pid", "device", "stream")
     others = works.filter(place > 0)["at"]
@@ -79,9 +88,9 @@ def captured(trace: Trace, graph: Dependencies, parts: pl.Series, factor: float)
     """
     is_host = graph.events["table"] != "gpu_ops"
     changes = parts.is_not_null() & (~is_host | graph.events["class"].is_in(["host", "launch"]))
-    works = trace.gpu_ops.select(call=_launches(trace)[0])
+    works = trace.gpu_ops.select(call=launches_of_works(trace))
     works = works.with_row_index("at", offset=graph.events.height - works.height)
-    works = works.with_columns(parts.tail(works.height).alias("part"), _last_waits(trace, graph))
+    works = works.with_columns(parts.tail(works.height).alias("part"), last_waits(trace))
     works = works.drop_nulls(["part", "call"])
     at_ns = graph.times["start_ns"].gather(works["call"])
     first = works.sort(at_ns).unique(["part", "after"], keep="first")["call"]
@@ -95,11 +104,12 @@ def captured(trace: Trace, graph: Dependencies, parts: pl.Series, factor: float)
     )
 
 
-def _last_waits(trace: Trace, graph: Dependencies) -> pl.Series:
-    """The last wait for the GPU before the launch of each GPU operation, as an event; null for none."""
+def last_waits(trace: Trace) -> pl.Series:
+    """Returns the last wait of the host before each GPU operation's launch: ``after``, an event or null."""
+    graph = dependencies(trace)
     events = graph.events.select("track", "class", graph.times["start_ns"]).with_row_index("after")
     waits = events.filter(pl.col("class") == "synchronisation", pl.col("track").is_not_null())
-    launches = events.select("track", "start_ns")[_launches(trace)[0]].with_row_index("at")
+    launches = events.select("track", "start_ns")[launches_of_works(trace)].with_row_index("at")
     known = (
         launches.drop_nulls()
         .sort("start_ns")
@@ -120,7 +130,7 @@ def steps_of_events(trace: Trace, graph: Dependencies) -> pl.Series:
     """
     number = pl.col("step").fill_null(-1).cast(pl.Int64)
     steps = trace.steps.select(number, "host_start_ns", until=pl.col("host_start_ns") + pl.col("host_dur_ns"))
-    calls = _launches(trace)[0].drop_nulls().unique()
+    calls = launches_of_works(trace).drop_nulls().unique()
     tracks = graph.events["track"].gather(calls).unique()
     pairs = trace.ops.select(pl.col("track", "caller_track").cast(pl.Int64)).drop_nulls().unique()
     callers = pairs.filter(pl.col("track").is_in(tracks.implode()))["caller_track"]
