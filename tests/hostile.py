@@ -275,8 +275,9 @@ def questions() -> Iterator[tuple[str, Callable[[Any], object]]]:
         yield f"roofline {by}", partial(_with, analysis.roofline, by=by)
     for convention in ("torch", "tracelens", "pyprof"):
         yield f"costs {convention}", partial(_with, analysis.costs, convention=convention)
-    for change in ("kernel:*", "op:*", "module:*", "launch", "sync"):
+    for change in ("kernel:*", "op:*", "module:*", "launch", "sync", "fuse:*", "graph"):
         yield f"what_if {change}", partial(_with, analysis.what_if, changes={change: 0.5})
+    yield "what_if gpu", partial(_with, analysis.what_if, changes={"gpu": "H200 SXM"})
     yield "critical_path_table", partial(_with, analysis.critical_path_table, by=("op", "python", "category"))
     yield "critical_path of ranks", lambda trace: analysis.critical_path([trace])
     yield "what_if of ranks", lambda trace: analysis.what_if([trace], {"rank:*": 0.5})

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import unicodedata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import kernelscope as ks
 from demo_jobs import write_job
 from events import Events
 from kernelscope.report import render
-from kernelscope.report.html import cluster
+from kernelscope.report.html import cluster, cluster_path
 from kernelscope.report.html.cluster import write_cluster_page
 from kernelscope.report.names import safe, short
 from kernelscope.report.text.cluster import to_text
@@ -326,7 +327,7 @@ def test_safe_drops_what_a_terminal_acts_upon() -> None:
     assert len(safe("x" * 10**7)) < 10**4
 
 
-VIEWS = ["first", "ranks", "collectives", "steps", "clocks", "files", "glossary"]
+VIEWS = ["first", "path", "ranks", "collectives", "steps", "clocks", "files", "glossary"]
 
 
 @pytest.fixture(scope="module")
@@ -371,6 +372,45 @@ def test_page_has_its_views(page: Path, lake: ks.batch.Lake) -> None:
     assert own["z"][3] == pytest.approx([ns / 1e6 for ns in grid.row(3)], abs=1e-4)
     assert part_of(views["ranks"], "rank-table")["rows"] == 16
     assert part_of(views["files"], "files")["rows"] == 17
+
+
+@pytest.mark.slow
+def test_critical_path_of_the_page(page: Path, lake: ks.batch.Lake) -> None:
+    view = views_of(page)["path"]
+    path = ks.analysis.critical_path(lake)
+    expected = ks.analysis.critical_path_table(lake, by=("rank", "bound_by"))
+    assert part_of(view, "path-ranks")["rows"] == expected.height
+    for table in (part_of(view, "path-ranks"), part_of(view, "path-events")):
+        place = [column["key"] for column in table["columns"]].index("path_ns")
+        assert sum(table["data"][place]) == path["dur_ns"].sum()
+    # The bars of the longest step follow one another and fill it.
+    bars = [
+        (start, length, rank)
+        for trace in part_of(view, "path-step")["traces"]
+        for start, length, rank in zip(trace["base"], trace["x"], trace["y"], strict=True)
+    ]
+    bars.sort()
+    for (start, length, _), (following, *_) in pairwise(bars):
+        assert start + length == pytest.approx(following, abs=3e-4)
+    steps = ks.analysis.rank_steps(lake)
+    assert bars[-1][0] + bars[-1][1] - bars[0][0] >= steps["total_ns"].max() / 1e6 - 3e-4
+
+
+def test_bars_of_a_long_path() -> None:
+    many = pl.DataFrame({"rank": [0] * 9_000 + [1] * 1_000, "bound_by": ["host", "launch"] * 5_000})
+    path = many.with_columns(start_ns=pl.int_range(10_000) * 10, dur_ns=pl.lit(10))
+    bars = cluster_path._bars(path, 5, 99_995)
+    assert bars.height <= 1_001
+    assert bars["start_ns"][0] == 5
+    assert bars["end_ns"][-1] == 99_995
+    assert (bars["end_ns"].head(-1) == bars["start_ns"].tail(-1)).all()
+    assert bars.filter(rank=1)["start_ns"].min() == 90_000
+
+
+def test_many_ranks_have_no_path_on_their_page(lake: ks.batch.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_path, "MOST_RANKS", 15)
+    [part] = cluster_path.critical_path(lake, ks.analysis.cluster_of(lake)).parts
+    assert "use kernelscope critical-path" in part.payload()["text"]
 
 
 @pytest.mark.slow

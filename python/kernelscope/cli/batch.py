@@ -294,9 +294,10 @@ def write_page(lake: str, run: str, memory: int | None, out: str) -> None:
         f"{warning[:1].upper()}{warning[1:]}." for warning in consistency_warnings(opened.entries, run=run)
     ]
     write_cluster_page(
-        _cluster(opened, memory),
+        opened,
         Path(out),
         title=f"{Path(lake).name} {run}",
+        cluster=_cluster(opened, memory),
         sources=opened.manifest,
         notes=notes,
     )

@@ -10,6 +10,7 @@ import polars as pl
 from kernelscope import analysis
 from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.analysis.ranks.rank_views import rank_cells, sharing
+from kernelscope.report.html.cluster_path import critical_path
 from kernelscope.report.html.libraries import check_libraries
 from kernelscope.report.html.page import write_views
 from kernelscope.report.parts import Fact, Facts, Figure, Group, Note, Part, View
@@ -54,22 +55,24 @@ class Job:
 
 
 def write_cluster_page(
-    source: "Source | Cluster",
+    source: Source,
     out: Path,
     *,
     title: str,
+    cluster: Cluster | None = None,
     sources: pl.DataFrame | None = None,
     notes: Sequence[str] = (),
 ) -> None:
     """Writes the page about the ranks of ``source``, replacing ``out`` when it is complete.
 
-    ``sources`` is the manifest of a lake, and ``notes`` are sentences about it.
+    ``cluster`` is the data for questions about ``source``, if it is known. ``sources`` is the manifest of a
+    lake, and ``notes`` are sentences about it.
 
     Raises: InvalidArgumentError: there is no rank, or a library of the page is not installed. OSError: the
         page cannot be written.
     """
     check_libraries()
-    cluster = analysis.cluster_of(source)
+    cluster = analysis.cluster_of(source) if cluster is None else cluster
     job = Job(
         cluster=cluster,
         steps=analysis.rank_steps(cluster),
@@ -78,7 +81,8 @@ def write_cluster_page(
         sources=sources,
         notes=notes,
     )
-    views = [view(job) for view in (look_first, ranks, collectives, steps, clocks, files)]
+    path = critical_path(source, cluster)
+    views = [look_first(job), path, *(view(job) for view in (ranks, collectives, steps, clocks, files))]
     write_views(views, out, title=title)
 
 

@@ -1,0 +1,128 @@
+"""The critical path over all ranks of a job, for its page."""
+
+from typing import Any
+
+import polars as pl
+
+from kernelscope.analysis.dependencies.rank_path import path_of_job
+from kernelscope.analysis.dependencies.ranks import Job, job_of
+from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.ranks.cluster import Cluster, Source
+from kernelscope.report.parts import Figure, Note, Part, View
+from kernelscope.report.parts.charts import time_unit
+from kernelscope.report.parts.tables import Table
+from kernelscope.units import format_ns
+
+MOST_RANKS = 64
+"""Maximum number of ranks whose critical path is on the page: each must be read."""
+
+_COLORS = {
+    "host": "--cpu-exec",
+    "data loading": "--dataloader",
+    "communication": "--communication",
+    "launch": "--runtime",
+    "synchronisation": "--c1",
+    "compute": "--kernel",
+    "copy": "--memcpy",
+    "queue": "--c8",
+    "unknown": "--other",
+}
+_MOST_BARS = 1_000
+_MOST_ROWS = 500
+
+
+def critical_path(source: Source, cluster: Cluster) -> View:
+    """Returns the critical path of all steps by rank, reason and event, and a picture of the longest step."""
+    what = (
+        "Events that must be faster for the steps to end sooner. Where ranks meet in a collective, the path "
+        "moves to the rank that arrived last."
+    )
+    if cluster.ranks.height > MOST_RANKS:
+        text = f"The path needs all of each rank. For more than {MOST_RANKS}, use kernelscope critical-path."
+        return View("path", "Critical path", what, [Note(text)])
+    job = job_of(source, {}, cluster=cluster)
+    if job.steps.is_empty():
+        text = "No step is recorded in any rank: mark steps with torch.profiler.profile(schedule=...)."
+        return View("path", "Critical path", what, [Note(text, missing=True)])
+    path = as_text(path_of_job(job, columns=("name",)))
+    parts: list[Part] = [_picture(path, job, cluster.ranks["rank"]), _by_rank(path), _by_event(path)]
+    return View("path", "Critical path", what, parts)
+
+
+def _by_rank(path: pl.DataFrame) -> Table:
+    what = "Time on the critical path of all steps. The shares sum to 100 %."
+    return Table("path-ranks", "Ranks and reasons", what, _sums(path, "rank", "bound_by"), _COLUMNS)
+
+
+def _by_event(path: pl.DataFrame) -> Table:
+    what = "Events with most time on the path. Without a name, a thread does nothing that was recorded."
+    sums = _sums(path, "rank", "name", "bound_by")
+    return Table(
+        "path-events", "Events", what, sums.head(_MOST_ROWS), ("name", *_COLUMNS), all_rows=sums.height
+    )
+
+
+_COLUMNS = ("rank", "bound_by", "path_ns", "share")
+
+
+def _sums(path: pl.DataFrame, *by: str) -> pl.DataFrame:
+    sums = path.group_by(by).agg(path_ns=pl.col("dur_ns").sum())
+    sums = sums.with_columns(share=pl.col("path_ns") / pl.col("path_ns").sum())
+    return sums.sort("path_ns", *by, descending=[True, *(False for _ in by)], nulls_last=True)
+
+
+def _picture(path: pl.DataFrame, job: Job, ranks: pl.Series) -> Figure:
+    """The ranks on which the path is during the longest step, over time."""
+    recorded = job.nodes["recorded_ns"]
+    steps = job.steps.with_columns(recorded.gather(job.steps[name]).alias(name) for name in ("start", "end"))
+    steps = steps.group_by("step").agg(pl.col("start").min(), pl.col("end").max())
+    step, start_ns, end_ns = steps.sort(pl.col("end") - pl.col("start"), "step").row(-1)
+    size, unit = time_unit(end_ns - start_ns)
+    bars = _bars(path, start_ns, end_ns)
+    labels = [f"rank {rank}" for rank in ranks.sort()]
+    traces = [
+        _bars_of(part, reason, start_ns, size)
+        for (reason,), part in bars.group_by("bound_by", maintain_order=True)
+    ]
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0.1,
+        "xaxis": {"title": {"text": unit}},
+        "yaxis": {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed", "nticks": 16},
+    }
+    which = "The longest step" if step is None else f"Step {step}, the longest"
+    what = (
+        f"{which}, takes {format_ns(end_ns - start_ns)}. Short segments have the reason of their longest "
+        "neighbour."
+    )
+    return Figure("path-step", "From rank to rank", what, traces, layout, height=180 + 14 * len(labels))
+
+
+def _bars(path: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """The path in a window as ``rank``, ``bound_by``, ``start_ns``, ``end_ns``: few, and contiguous."""
+    ends = path.select("rank", "bound_by", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    here = ends.filter(pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns).sort("start_ns")
+    here = here.with_columns(pl.col("start_ns").clip(start_ns), pl.col("end_ns").clip(None, end_ns))
+    width = max((end_ns - start_ns) // _MOST_BARS, 1)
+    place = pl.struct(pl.col("rank").rle_id(), (pl.col("start_ns") - start_ns) // width)
+    times = pl.col("start_ns").min(), pl.col("end_ns").max()
+    longest = (pl.col("end_ns") - pl.col("start_ns")).arg_max()
+    columns = here.group_by(place.rle_id().alias("at"), maintain_order=True)
+    columns = columns.agg(pl.col("rank").first(), pl.col("bound_by").get(longest), *times)
+    alike = columns.group_by(pl.struct("rank", "bound_by").rle_id().alias("at"), maintain_order=True)
+    return alike.agg(pl.col("rank", "bound_by").first(), *times)
+
+
+def _bars_of(bars: pl.DataFrame, reason: Any, start_ns: int, size: float) -> dict[str, Any]:
+    lengths = bars["end_ns"] - bars["start_ns"]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": reason,
+        "y": [f"rank {rank}" for rank in bars["rank"]],
+        "base": ((bars["start_ns"] - start_ns) / size).round(4).to_list(),
+        "x": (lengths / size).round(4).to_list(),
+        "customdata": [format_ns(length) for length in lengths],
+        "hovertemplate": f"%{{y}}, {reason}: %{{customdata}}<extra></extra>",
+        "marker": {"color": _COLORS[reason], "line": {"width": 0}},
+    }
