@@ -27,6 +27,7 @@ from kernelscope.report import render
 from kernelscope.report.html import cluster, cluster_path
 from kernelscope.report.html.cluster import write_cluster_page
 from kernelscope.report.names import safe, short
+from kernelscope.report.parts.path_bars import path_bars
 from kernelscope.report.text.cluster import to_text
 
 HOSTILE = "[bold red]k[/] :smile: \x1b[2J\u202e 核心 " + "é" * 200
@@ -398,8 +399,8 @@ def test_critical_path_of_the_page(page: Path, lake: ks.batch.Lake) -> None:
 
 def test_bars_of_a_long_path() -> None:
     many = pl.DataFrame({"rank": [0] * 9_000 + [1] * 1_000, "bound_by": ["host", "launch"] * 5_000})
-    path = many.with_columns(start_ns=pl.int_range(10_000) * 10, dur_ns=pl.lit(10))
-    bars = cluster_path._bars(path, 5, 99_995)
+    path = many.with_columns(start_ns=pl.int_range(10_000) * 10, dur_ns=pl.lit(10), row=pl.int_range(10_000))
+    bars = path_bars(path, 5, 99_995)
     assert bars.height <= 1_001
     assert bars["start_ns"][0] == 5
     assert bars["end_ns"][-1] == 99_995

@@ -14,8 +14,9 @@ from ranks_job import COMPUTES_US, LATE, US, Repeated, make_lake
 from viewing import Reply, Served, asked, served, wait_until_read
 
 import kernelscope as ks
+from demo_jobs import write_job
 from kernelscope.errors import NotRecordedError
-from kernelscope.view import cluster, listing
+from kernelscope.view import cluster, cluster_path, listing
 from kernelscope.view.catalogue import Folder
 from kernelscope.view.choice import Choice
 from kernelscope.view.lake_ranks import LakeRanks
@@ -161,6 +162,35 @@ def test_a_bar_leads_to_the_call_of_its_rank(viewer: Served) -> None:
     place = viewer.ask_below(number, "details", row=row)["place"]
     assert "AllReduce" in place["name"]
     assert place["length"] == calls["length"][7]
+
+
+def test_the_critical_path_of_a_step_over_all_ranks(tmp_path: Path) -> None:
+    write_job(tmp_path / "traces", ranks=4, size_bytes=400_000, seed=3)
+    ks.batch.run(tmp_path / "traces", tmp_path / "lake")
+    lake = ks.scan(tmp_path / "lake")
+    choice = choice_of(lake)
+    path = ks.analysis.critical_path(lake).with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
+    longest = cluster_path.rank_path(choice, asked())
+    assert longest["length"] == max(ns for _, ns in longest["steps"])
+    for step, length in longest["steps"]:
+        found = cluster_path.rank_path(choice, asked(step=step))
+        bars = found["bars"]
+        ends = [start + ns for start, ns in zip(bars["start"], bars["length"], strict=True)]
+        assert (bars["start"][0], bars["start"][1:], ends[-1]) == (0, ends[:-1], length)
+        assert sum(ns for _, ns in found["parts"]) == found["length"] == length
+        # Bars begin where events do, on the rank that these are of.
+        row, rank, reason = (bars[name][len(ends) // 2] for name in ("row", "rank", "reason"))
+        assert path.filter(row=row, rank=rank, bound_by=reason).height
+        steps = lake.trace(rank).steps.filter(step=step)
+        assert {one["rank"] for one in found["ranks"]} == set(bars["rank"])
+        assert steps["total_ns"].item() <= length
+    with pytest.raises(NotRecordedError, match="no rank has a step 99"):
+        cluster_path.rank_path(choice, asked(step=99))
+
+
+def test_of_many_ranks_no_path_is_followed(thousand: Choice) -> None:
+    with pytest.raises(NotRecordedError, match="use kernelscope critical-path"):
+        cluster_path.rank_path(thousand, asked())
 
 
 def test_tables_lead_to_steps_and_collectives(viewer: Served) -> None:

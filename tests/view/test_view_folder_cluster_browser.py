@@ -96,6 +96,22 @@ def test_from_a_collective_to_rank_7_at_that_time_and_back(opened: Viewer) -> No
     expect(page.locator(".collective h2")).to_have_text("all_reduce, step 0")
 
 
+def test_from_the_critical_path_to_the_event_of_a_rank_and_back(opened: Viewer) -> None:
+    page = opened.page
+    tab(opened, "Critical path")
+    page.get_by_label("Step", exact=True).select_option("4")
+    expect(page.locator(".collective [role=status]")).to_contain_text("Step 4 takes 1.520 ms: host")
+    assert opened.values["step"] == "4"
+    rank = page.locator(".lanes tbody tr").first
+    number = int(rank.get_by_role("link").inner_text())
+    rank.locator("a[data-reason=host]").last.click()
+    in_trace(opened, number)
+    expect(page.locator(".panel-head h2")).to_contain_text("ProfilerStep#")
+    expect(page.get_by_role("button", name="Critical path")).to_have_attribute("aria-pressed", "true")
+    back(opened)
+    expect(page.locator(".collective [role=status]")).to_contain_text("Step 4 takes 1.520 ms: host")
+
+
 def test_a_cell_opens_the_rank_at_the_step_and_back_shows_it(opened: Viewer) -> None:
     page = opened.page
     tab(opened, "Steps")
@@ -220,7 +236,7 @@ def test_no_violation_and_no_overflow(
     browser: Browser, lake: Served, theme: str, options: dict[str, Any]
 ) -> None:
     with visited(browser, lake, color_scheme=theme, **options) as viewer:
-        for place in ("#steps", "#collectives?collective=1"):
+        for place in ("#steps", "#collectives?collective=1", "#path?step=2"):
             viewer.open(place)
             viewer.assert_accessible()
 

@@ -16,6 +16,7 @@ from kernelscope.errors import NotRecordedError
 from kernelscope.trace import Trace
 from kernelscope.view import (
     cluster,
+    cluster_path,
     comparison,
     critical_path,
     details,
@@ -81,6 +82,7 @@ _OF_MANY = {
     "heat": cluster.heat,
     "opening": cluster.opening,
     "collective": cluster.collective,
+    "rank_path": cluster_path.rank_path,
 }
 """Questions about a list of traces. Each of them answers as one trace, below its number."""
 

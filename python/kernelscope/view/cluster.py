@@ -61,8 +61,8 @@ def cluster(choice: Choice, asked: Parameters) -> dict[str, Any]:
     ``values`` are the values for the heat map, as name, title and meaning; ``tables`` the heads of two
     tables.
     """
-    ranks, run = _of(choice, asked)
-    known = _cluster(choice, run=run)
+    ranks, run = asked_run(choice, asked)
+    known = cluster_in(choice, run=run)
     return {
         "run": run,
         "runs": [[name, safe(name)] for name in ranks.runs],
@@ -81,7 +81,7 @@ def heat(choice: Choice, asked: Parameters) -> dict[str, Any]:
     ``steps`` of them, it has their maximum. ``scale`` has the start of the colours, the median, and their
     end.
     """
-    _, run = _of(choice, asked)
+    _, run = asked_run(choice, asked)
     value = asked.text("value", "own_ns")
     if value not in _VALUES:
         raise NotRecordedError(f"steps have no value {value[:40]!r}{did_you_mean(value[:40], _VALUES)}")
@@ -116,7 +116,7 @@ def _scale(values: pl.Series) -> list[float]:
 
 def opening(choice: Choice, asked: Parameters) -> dict[str, Any]:
     """Returns ``open``, the number of the trace with a ``step`` of a ``rank``."""
-    _, run = _of(choice, asked)
+    _, run = asked_run(choice, asked)
     rank, step = asked.whole("rank"), asked.whole("step")
     number = _of_steps(choice, run=run).get((rank, step))
     if number is None:
@@ -138,12 +138,14 @@ def collective(choice: Choice, asked: Parameters) -> dict[str, Any]:
     (null for kinds that do not wait for all) and ``offset`` (of its clock). ``left`` is the number of omitted
     ranks.
     """
-    ranks, run = _of(choice, asked)
+    ranks, run = asked_run(choice, asked)
     instances = _instances(choice, run=run)
     if instances.is_empty():
         raise NotRecordedError("no trace of this lake has communication")
     number = asked.whole("instance", int(instances["instance"][0]))
-    calls = calls_of(_cluster(choice, run=run), number).join(_clocks(choice, run=run), on="rank", how="left")
+    calls = calls_of(cluster_in(choice, run=run), number).join(
+        _clocks(choice, run=run), on="rank", how="left"
+    )
     zero = int(calls.select(pl.col("start_ns").min()).item())
     numbers = ranks.of_sources(run)
     shown = calls.head(_MOST_CALLS)
@@ -172,7 +174,7 @@ def table_of(choice: Choice, asked: Parameters) -> tuple[Table, Lead]:
 
     Raises: NotRecordedError: there is none with this name.
     """
-    _, run = _of(choice, asked)
+    _, run = asked_run(choice, asked)
     name = asked.text("table")
     if name not in _TABLES:
         raise NotRecordedError(f"there is no list {name[:40]!r}")
@@ -210,8 +212,11 @@ def _collectives_table(choice: Choice, run: str) -> Table:
 _TABLES: dict[str, Callable[[Choice, str], Table]] = {CELLS: _cells_table, COLLECTIVES: _collectives_table}
 
 
-def _of(choice: Choice, asked: Parameters) -> tuple[LakeRanks, str]:
-    """The ranks of the lake, and the run that is asked for."""
+def asked_run(choice: Choice, asked: Parameters) -> tuple[LakeRanks, str]:
+    """Returns the ranks of the lake, and the run that is asked for.
+
+    Raises: NotRecordedError: these are no ranks of a lake, or there is no such run.
+    """
     choice.check()
     ranks = choice.catalogue
     if not isinstance(ranks, LakeRanks):
@@ -227,8 +232,8 @@ def _of(choice: Choice, asked: Parameters) -> tuple[LakeRanks, str]:
 
 
 @per_trace
-def _cluster(choice: Choice, *, run: str) -> Cluster:
-    """The small frames of all ranks; what they communicated lies in files where it is much."""
+def cluster_in(choice: Choice, *, run: str) -> Cluster:
+    """Returns the small frames of all ranks of a run; much communication lies in files."""
     ranks = choice.catalogue
     if not isinstance(ranks, LakeRanks):
         raise InvalidArgumentError("only the ranks of a lake have a common clock")
@@ -237,12 +242,12 @@ def _cluster(choice: Choice, *, run: str) -> Cluster:
 
 @per_trace
 def _steps(choice: Choice, *, run: str) -> pl.DataFrame:
-    return analysis.rank_steps(_cluster(choice, run=run)).drop_nulls("step")
+    return analysis.rank_steps(cluster_in(choice, run=run)).drop_nulls("step")
 
 
 @per_trace
 def _stragglers(choice: Choice, *, run: str) -> pl.DataFrame:
-    return analysis.stragglers(_cluster(choice, run=run)).drop_nulls("step")
+    return analysis.stragglers(cluster_in(choice, run=run)).drop_nulls("step")
 
 
 @per_trace
@@ -259,14 +264,14 @@ def _rows(choice: Choice, *, run: str) -> pl.DataFrame:
 
 @per_trace
 def _instances(choice: Choice, *, run: str) -> pl.DataFrame:
-    found = analysis.collective_instances(_cluster(choice, run=run))
+    found = analysis.collective_instances(cluster_in(choice, run=run))
     return found.sort("wait_ns", "instance", descending=[True, False], nulls_last=True)
 
 
 @per_trace
 def _clocks(choice: Choice, *, run: str) -> pl.DataFrame:
     """The source of each rank, and how far its clock was ahead."""
-    known = _cluster(choice, run=run)
+    known = cluster_in(choice, run=run)
     offsets = analysis.clock_offsets(known).select("rank", "offset_ns")
     return known.ranks.select("rank", "source").join(offsets, on="rank", how="left")
 

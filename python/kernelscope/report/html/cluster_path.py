@@ -10,11 +10,9 @@ from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.report.parts import Figure, Note, Part, View
 from kernelscope.report.parts.charts import time_unit
+from kernelscope.report.parts.path_bars import MOST_RANKS, TOO_MANY, path_bars, step_windows
 from kernelscope.report.parts.tables import Table
 from kernelscope.units import format_ns
-
-MOST_RANKS = 64
-"""Maximum number of ranks whose critical path is on the page: each must be read."""
 
 _COLORS = {
     "host": "--cpu-exec",
@@ -27,7 +25,6 @@ _COLORS = {
     "queue": "--c8",
     "unknown": "--other",
 }
-_MOST_BARS = 1_000
 _MOST_ROWS = 500
 
 
@@ -38,8 +35,7 @@ def critical_path(source: Source, cluster: Cluster) -> View:
         "moves to the rank that arrived last."
     )
     if cluster.ranks.height > MOST_RANKS:
-        text = f"The path needs all of each rank. For more than {MOST_RANKS}, use kernelscope critical-path."
-        return View("path", "Critical path", what, [Note(text)])
+        return View("path", "Critical path", what, [Note(TOO_MANY)])
     job = job_of(source, {}, cluster=cluster)
     if job.steps.is_empty():
         text = "No step is recorded in any rank: mark steps with torch.profiler.profile(schedule=...)."
@@ -73,12 +69,10 @@ def _sums(path: pl.DataFrame, *by: str) -> pl.DataFrame:
 
 def _picture(path: pl.DataFrame, job: Job, ranks: pl.Series) -> Figure:
     """The ranks on which the path is during the longest step, over time."""
-    recorded = job.nodes["recorded_ns"]
-    steps = job.steps.with_columns(recorded.gather(job.steps[name]).alias(name) for name in ("start", "end"))
-    steps = steps.group_by("step").agg(pl.col("start").min(), pl.col("end").max())
-    step, start_ns, end_ns = steps.sort(pl.col("end") - pl.col("start"), "step").row(-1)
+    steps = step_windows(job)
+    step, start_ns, end_ns = steps.sort(pl.col("end_ns") - pl.col("start_ns"), "step").row(-1)
     size, unit = time_unit(end_ns - start_ns)
-    bars = _bars(path, start_ns, end_ns)
+    bars = path_bars(path, start_ns, end_ns)
     labels = [f"rank {rank}" for rank in ranks.sort()]
     traces = [
         _bars_of(part, reason, start_ns, size)
@@ -96,21 +90,6 @@ def _picture(path: pl.DataFrame, job: Job, ranks: pl.Series) -> Figure:
         "neighbour."
     )
     return Figure("path-step", "From rank to rank", what, traces, layout, height=180 + 14 * len(labels))
-
-
-def _bars(path: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
-    """The path in a window as ``rank``, ``bound_by``, ``start_ns``, ``end_ns``: few, and contiguous."""
-    ends = path.select("rank", "bound_by", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
-    here = ends.filter(pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns).sort("start_ns")
-    here = here.with_columns(pl.col("start_ns").clip(start_ns), pl.col("end_ns").clip(None, end_ns))
-    width = max((end_ns - start_ns) // _MOST_BARS, 1)
-    place = pl.struct(pl.col("rank").rle_id(), (pl.col("start_ns") - start_ns) // width)
-    times = pl.col("start_ns").min(), pl.col("end_ns").max()
-    longest = (pl.col("end_ns") - pl.col("start_ns")).arg_max()
-    columns = here.group_by(place.rle_id().alias("at"), maintain_order=True)
-    columns = columns.agg(pl.col("rank").first(), pl.col("bound_by").get(longest), *times)
-    alike = columns.group_by(pl.struct("rank", "bound_by").rle_id().alias("at"), maintain_order=True)
-    return alike.agg(pl.col("rank", "bound_by").first(), *times)
 
 
 def _bars_of(bars: pl.DataFrame, reason: Any, start_ns: int, size: float) -> dict[str, Any]:

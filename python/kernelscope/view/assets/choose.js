@@ -7,15 +7,16 @@ import { addressOf, again, current, follow, go } from "./state.js";
 import { TablesView } from "./tables.js";
 import { StepsView } from "./steps-view.js";
 import { CollectivesView } from "./collectives-view.js";
+import { PathView } from "./path-view.js";
 
 const AGAIN_MS = 500;
-const TOGETHER = { steps: StepsView, collectives: CollectivesView };
-const TABS = [["", "Ranks"], ["steps", "Steps"], ["collectives", "Collectives"]];
+const TOGETHER = { steps: StepsView, collectives: CollectivesView, path: PathView };
+const TABS = [["", "Ranks"], ["steps", "Steps"], ["collectives", "Collectives"], ["path", "Critical path"]];
 /** @type {any} */
 let listed = null;
 /** @type {TablesView | null} */
 let tables = null;
-/** The views of what ranks do together, by view and run. @type {Map<string, StepsView | CollectivesView>} */
+/** The views of what ranks do together, by view and run. @type {Map<string, StepsView | CollectivesView | PathView>} */
 const together = new Map();
 /** What is shown is what was wished last. */
 let wish = 0;
@@ -50,7 +51,7 @@ function runs(view, { run, runs: names }) {
   return element("label", {}, "Run ", choice);
 }
 
-/** What ranks do together. @param {string} view @param {string} run @returns {Promise<StepsView | CollectivesView>} */
+/** What ranks do together. @param {string} view @param {string} run @returns {Promise<StepsView | CollectivesView | PathView>} */
 async function viewOf(view, run) {
   const key = `${view} ${run}`;
   const made = together.get(key);

@@ -1,0 +1,85 @@
+/* The critical path over the ranks of a lake: on which rank it is during a step, and why. */
+
+import { element, show } from "./shared.js";
+import { Latest } from "./requests.js";
+import { addressOf, note } from "./state.js";
+import { relative, ticks } from "./ticks.js";
+
+const TICKS = 5;
+
+/** A share of a whole, as CSS has it. @param {number} part @param {number} whole */
+const percent = (part, whole) => `${(100 * part) / Math.max(whole, 1)}%`;
+
+export class PathView {
+  /** @param {any} known of /api/cluster @param {HTMLElement | null} runs @param {(error: unknown) => void} failed */
+  constructor(known, runs, failed) {
+    this.known = known;
+    this.latest = new Latest("rank_path");
+    /** @type {any} */
+    this.answer = null;
+    this.asked = "";
+    this.steps = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": "Step" }));
+    this.steps.addEventListener("change", () => {
+      note({ step: this.steps.value }, true);
+      this.load(this.steps.value).catch(failed);
+    });
+    this.said = element("p", { role: "status", text: "Reading the ranks for their critical path." });
+    this.legend = element("ul", { class: "legend", "aria-label": "Reasons" });
+    this.rows = element("tbody", {});
+    this.axis = element("span", { class: "axis-line", "aria-hidden": "true" });
+    const head = element("tr", {}, ...[["Rank", "number"], ["", "track"], ["On the path", "number"], ["Share", "number"]].map(([text, kind]) => element("th", { scope: "col", class: kind, text })));
+    head.cells[1].append(element("span", { class: "hidden", text: "On one clock" }), this.axis);
+    const lanes = element("div", { class: "table-holder lanes", tabindex: "0", role: "region", "aria-label": "Ranks on the critical path" }, element("table", { "aria-label": "Ranks on the critical path, on one clock" }, element("thead", {}, head), this.rows));
+    const what = "Events that must be faster for the step to end sooner. Where ranks meet in a collective, the path moves to the rank that arrived last. Click a bar to open the rank at the event.";
+    this.root = element("div", { class: "report choose" }, element("h1", { text: "Critical path", tabindex: "-1" }),
+      element("section", { class: "card collective" }, element("div", { class: "card-head" }, element("h2", { text: "From rank to rank" }), runs, element("label", {}, "Step ", this.steps)), element("p", { class: "note", text: what }), this.said, this.legend, lanes));
+  }
+
+  /** @param {Record<string, string>} values of the address */
+  async follow(values) {
+    const step = values.step ?? "";
+    if (!this.answer || step !== this.asked) await this.load(step);
+  }
+
+  /** @param {string} step its number, or nothing for the longest */
+  async load(step) {
+    const answer = await this.latest.ask({ run: this.known.run, ...(step ? { step } : {}) });
+    if (!answer) return;
+    this.answer = answer;
+    this.asked = step;
+    const { length, parts, ranks, steps } = answer;
+    this.steps.replaceChildren(...steps.map(([number, ns]) => element("option", { value: number ?? "", text: number === null ? "all" : `${number}: ${show(ns, "ns")}` })));
+    this.steps.value = answer.step ?? "";
+    const named = parts.slice(0, 3).map(([reason, ns]) => `${reason} ${show(ns / length, "share")}`);
+    this.said.textContent = `${answer.step === null ? "All steps take" : `Step ${answer.step} takes`} ${show(length, "ns")}: ${named.join(", ")}${parts.length > 3 ? " …" : "."}`;
+    this.legend.replaceChildren(...parts.map(([reason]) => element("li", {}, element("i", { "data-reason": reason }), reason)));
+    const marks = ticks(0, length, TICKS);
+    this.axis.replaceChildren(...marks.places.map((place) => {
+      const mark = element("span", { text: relative(place, marks.step, length) });
+      mark.style.left = percent(place, length);
+      return mark;
+    }));
+    this.rows.replaceChildren(...ranks.map((rank) => this.row(rank)));
+  }
+
+  /** The time in which the path is on a rank. @param {{ rank: number, ns: number, open: number | null }} of */
+  row({ rank, ns, open }) {
+    const { bars, length, step } = this.answer;
+    const own = bars.rank.flatMap((other, at) => (other === rank ? [at] : []));
+    const made = own.map((at) => {
+      const title = `${bars.reason[at]}: ${show(bars.length[at], "ns")} at ${show(bars.start[at], "ns")}`;
+      const event = bars.row[at] === null ? {} : { row: bars.row[at] };
+      const bar = open === null ? element("i", { "data-reason": bars.reason[at], title }) : element("a", { "data-reason": bars.reason[at], title, tabindex: "-1", href: `${open}/${addressOf("timeline", { ...event, step, path: 1 })}` });
+      bar.style.left = percent(bars.start[at], length);
+      bar.style.width = `max(1px, ${percent(bars.length[at], length)})`;
+      return bar;
+    });
+    const title = `Open rank ${rank} at the step`;
+    const name = open === null ? element("span", { text: `${rank}` }) : element("a", { href: `${open}/${addressOf("timeline", { step, path: 1 })}`, title, text: `${rank}` });
+    return element("tr", {}, element("th", { scope: "row", class: "number" }, name),
+      element("td", { class: "track", "aria-hidden": "true" }, element("span", { class: "bars" }, ...made)),
+      ...[show(ns, "ns"), show(ns / length, "share")].map((text) => element("td", { class: "number", text })));
+  }
+
+  recolor() {}
+}
