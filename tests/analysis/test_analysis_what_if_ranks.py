@@ -14,6 +14,7 @@ import pytest
 import draws
 import kernelscope as ks
 from demo_jobs import read_job, write_job
+from events import Events
 from kernelscope import analysis
 from kernelscope.errors import InvalidArgumentError
 
@@ -79,7 +80,8 @@ def test_no_change_gives_the_recorded_steps(job: list[Path]) -> None:
     found = analysis.what_if(traces, {})
     recorded = found.join(steps_of(traces), on=["rank", "step"], how="full")
     assert recorded["before_ns"].equals(recorded["total_ns"].rename("before_ns"))
-    assert found["after_ns"].equals(found["before_ns"].rename("after_ns"))
+    for column in ("after_ns", "after_max_ns"):
+        assert found[column].equals(found["before_ns"].rename(column))
 
 
 def test_less_work_ends_no_sooner_than_less_still(job: list[Path]) -> None:
@@ -91,6 +93,23 @@ def test_less_work_ends_no_sooner_than_less_still(job: list[Path]) -> None:
         times = [analysis.what_if(traces, {change: by}, step=11)["after_ns"] for by in (less, more, 1)]
         assert (times[0] <= times[1]).all(), change
         assert (times[1] <= times[2]).all(), change
+
+
+def test_one_rank_alone_has_the_range_of_its_trace(job: list[Path], tmp_path: Path) -> None:
+    columns = ["step", "before_ns", "after_ns", "after_max_ns"]
+    # It starts 3 ms after its launch, nobody knows why.
+    events = Events()
+    events.annotation("ProfilerStep#1", 0, 5_000)
+    events.op("aten::add", 10, 890)
+    events.call(1_000, 5, 1)
+    events.kernel("gemm", 4_000, 10, 1)
+    events.call(1_100, 3_000, 2, name="cudaDeviceSynchronize")
+    waits = events.read(tmp_path)
+    for trace, changes in ((waits, {"op:aten::add": 0.5}), (ks.read(job[0]), {"graph": 0, "copy": 0.5})):
+        alone = analysis.what_if(trace, changes).select(columns)
+        assert analysis.what_if([trace], changes).select(columns).equals(alone)
+    found = analysis.what_if([waits], {"op:aten::add": 0.5})
+    assert found["after_max_ns"].item() > found["after_ns"].item()
 
 
 def test_a_lake_answers_as_its_traces_do(job: list[Path], tmp_path: Path) -> None:

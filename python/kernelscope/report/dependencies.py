@@ -10,7 +10,6 @@ from kernelscope import analysis
 from kernelscope.analysis.dependencies.rank_path import check_alone
 from kernelscope.analysis.dependencies.table import path_and_table
 from kernelscope.analysis.ranks.cluster import Lake, one_trace, windows_of
-from kernelscope.errors import InvalidArgumentError
 from kernelscope.escaping import for_csv
 from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump, listed
 from kernelscope.report.text import summary
@@ -113,33 +112,30 @@ def what_if_parts(
     has_ranks = one_trace(source) is None
     if has_ranks:
         longest = found.group_by("step", maintain_order=True)
-        found = longest.agg(pl.col("before_ns", "after_ns").max()).sort("step")
+        found = longest.agg(pl.col("before_ns", "after_ns", "after_max_ns").max()).sort("step")
     before, after = (int(found[column].sum()) for column in ("before_ns", "after_ns"))
     change = format_percent(abs(before - after) / before if before else None)
     which = "less" if after <= before else "more"
     title = f"If {text}: {format_ns(after)} instead of {format_ns(before)}, {change} {which}"
     fields = [Field("before", ns("before_ns")), Field("after", ns("after_ns"))]
+    fields.append(Field("after, at most", ns("after_max_ns")))
     if not has_ranks:
-        fields += [
-            Field("after, at most", ns("after_max_ns")),
-            Field("then bound by", lambda row: row["bound_by_after"] or "-"),
-        ]
+        fields.append(Field("then bound by", lambda row: row["bound_by_after"] or "-"))
     named = found.with_columns(name=pl.col("step").cast(pl.String).fill_null("all"))
     rows = named.head(shape.top).to_dicts()
     parts += [heading(title), named_table(rows, "step", fields, shape)]
     if named.height > len(rows):
         parts.append(note(f"and {named.height - len(rows)} more", shape))
     if has_ranks:
-        return [*parts, note("Each step as long as it is on the rank where it is longest.", shape)]
+        parts.append(note("Each step as long as it is on the rank where it is longest.", shape))
     remark = (
         "At most: if waits whose cause was not recorded end no earlier, and less favourable assumptions hold."
     )
     return [*parts, note(remark, shape)]
 
 
-def sequence_parts(source: Ranks, shape: Shape) -> list[RenderableType]:
+def sequence_parts(trace: Trace, shape: Shape) -> list[RenderableType]:
     """Returns the sequences of kernels worth fusing or launching as a graph."""
-    trace = _alone(source)
     found = analysis.sequence_savings(trace)
     parts: list[RenderableType] = [_header(trace, shape), heading("Sequences of kernels to merge")]
     if found.is_empty():
@@ -159,29 +155,21 @@ def sequence_parts(source: Ranks, shape: Shape) -> list[RenderableType]:
     rows = rows.head(shape.top).to_dicts()
     remark = (
         "fuse: one kernel that takes as long as the longest. graph: one call launches all operations. "
-        "Savings overlap. Other changes: kernelscope what-if --help."
+        "Savings overlap. Other changes: kernelscope what-if."
     )
     return [*parts, named_table(rows, "operators", fields, shape), note(remark, shape)]
 
 
-def sequence_json(source: Ranks) -> str:
+def sequence_json(trace: Trace) -> str:
     """Returns the same as one JSON object."""
-    trace = _alone(source)
     head = {"schema_version": SCHEMA_VERSION, **_described(trace)}
     return dump({**head, **listed({"sequence_savings": analysis.sequence_savings(trace)})})
 
 
-def sequence_csv(source: Ranks) -> str:
+def sequence_csv(trace: Trace) -> str:
     """Returns the same as CSV, with names separated by semicolons."""
     names = pl.col("kernels", "ops").list.eval(pl.element().fill_null("")).list.join("; ")
-    return for_csv(analysis.sequence_savings(_alone(source)).with_columns(names)).write_csv()
-
-
-def _alone(source: Ranks) -> Trace:
-    trace = one_trace(source)
-    if trace is None:
-        raise InvalidArgumentError("name a change of the ranks, for example rank:0=median or launch=0")
-    return trace
+    return for_csv(analysis.sequence_savings(trace).with_columns(names)).write_csv()
 
 
 def what_if_json(source: Ranks, changes: Mapping[str, float | str], step: int | None) -> str:

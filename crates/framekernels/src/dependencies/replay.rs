@@ -89,9 +89,7 @@ impl Replay {
                 while let Some(edge) = edges.next_if(|edge| edge.target == node) {
                     time = time.max(self.arrival(edge, before));
                 }
-                if self.keeps_unknown && graph.lanes.kinds[node as usize] == Kind::Unknown {
-                    time = self.kept(time, node, graph.lanes.length(node));
-                }
+                time = time.max(self.kept_inside(node).unwrap_or(time));
                 self.times[node as usize] = time;
                 before = time;
             }
@@ -128,10 +126,17 @@ impl Replay {
     /// When an edge is satisfied, if the node before its target is at `before`.
     #[inline]
     pub(super) fn arrival(&self, edge: &Edge, before: i64) -> i64 {
+        let time = self.after_source(edge, before);
+        time.max(self.kept(edge.kind, edge.target, edge.length).unwrap_or(time))
+    }
+
+    /// When an edge is satisfied as far as its source and the node before its target decide.
+    #[inline]
+    pub(super) fn after_source(&self, edge: &Edge, before: i64) -> i64 {
         let source = self.reached()[edge.source as usize];
         let time = source.saturating_add(edge.length);
         let event = self.graph.lanes.events[edge.target as usize] as usize;
-        let time = match (&self.changes, edge.kind) {
+        match (&self.changes, edge.kind) {
             (Some(Changes { unknown: Some(unknown), .. }), Kind::Unknown) => {
                 source.saturating_add(scaled(edge.length, unknown[event]))
             }
@@ -145,15 +150,24 @@ impl Replay {
                 before.saturating_add(scaled(time.saturating_sub(before), changes.waiting[event]))
             }
             _ => time,
-        };
-        if edge.kind == Kind::Unknown { self.kept(time, edge.target, edge.length) } else { time }
+        }
     }
 
-    /// When a wait of unknown cause ends, which is not before the recorded time if the cause does not depend on
+    /// The recorded end of a wait, before which it does not end: its cause is unknown, and is taken not to depend on
     /// what is earlier.
-    fn kept(&self, time: i64, node: u32, length: i64) -> i64 {
-        let is_kept = self.keeps_unknown && length >= LONG_WAIT_NS;
-        if is_kept { time.max(self.graph.lanes.times[node as usize]) } else { time }
+    pub(super) fn kept(&self, kind: Kind, node: u32, length: i64) -> Option<i64> {
+        let is_kept = self.keeps_unknown && kind == Kind::Unknown && length >= LONG_WAIT_NS;
+        is_kept.then(|| self.graph.lanes.times[node as usize])
+    }
+
+    /// The same for the wait from the node before.
+    pub(super) fn kept_inside(&self, node: u32) -> Option<i64> {
+        let lanes = &self.graph.lanes;
+        if self.keeps_unknown {
+            self.kept(lanes.kinds[node as usize], node, lanes.length(node))
+        } else {
+            None
+        }
     }
 
     /// Start and end of every event, of the host and then of the GPU: `start_ns`, `end_ns`.

@@ -66,11 +66,14 @@ impl Replay {
                 let way =
                     self.node_before(node).map_or(Sum { list: 0, since: 0 }, |node| sums[node as usize]);
                 ways.push(way.after(self.length(node)));
+                let recorded = |at: i64| Sum { list: 0, since: at };
+                ways.extend(self.kept_inside(node).map(recorded));
                 let before = self.time_before(node);
                 while let Some(edge) = edges.next_if(|edge| edge.target == node) {
                     let source = edge.source as usize;
-                    let length = self.arrival(edge, before).saturating_sub(self.reached()[source]);
+                    let length = self.after_source(edge, before).saturating_sub(self.reached()[source]);
                     ways.push(sums[source].after(length));
+                    ways.extend(self.kept(edge.kind, edge.target, edge.length).map(recorded));
                 }
                 sums[node as usize] = match meeting {
                     NONE => terms.latest(&ways),

@@ -32,12 +32,14 @@ _EDGE = {"target": pl.UInt32, "source": pl.UInt32, "length_ns": pl.Int64}
 class Member(NamedTuple):
     """A window of a rank between its meetings, with or without changes.
 
-    Columns: ``edges`` has ``target``, ``source`` and ``length_ns`` of ``Replay.terms``. ``steps`` has
-        ``step``, and ``start_ns`` and ``end_ns`` as recorded.
+    Columns: ``edges`` has ``target``, ``source`` and ``length_ns`` of ``Replay.terms``, and ``most`` the same
+        for the longest time that is to be expected. ``steps`` has ``step``, and ``start_ns`` and ``end_ns``
+        as recorded.
     Units: ns on the clock of the window.
     """
 
     edges: pl.DataFrame
+    most: pl.DataFrame
     steps: pl.DataFrame
     by: pl.Series
     """Factor of each meeting."""
@@ -57,18 +59,23 @@ def member_of(
     meetings = pl.DataFrame({"event": positions(graph.events["row"], rows)})
     among = of_step(trace, graph, step)
     found = factors(trace, graph, changes, among)
-    changed = found.likely
-    by = changed["own"].gather(meetings["event"])
-    if share != 1:
-        shared = pl.select(pl.when(among).then(share).otherwise(1.0)).to_series()
-        changed = changed.with_columns(pl.col("own") * shared, pl.col("waiting") * shared.clip(upper_bound=1))
-    replay = graph.graph.replay(changed) if changes or share != 1 else graph.replay
+    by = found.likely["own"].gather(meetings["event"])
+    shared = pl.select(pl.when(among).then(share).otherwise(1.0)).to_series()
     count = trace.steps.height
     marks = step_marks(trace)
-    edges = pl.DataFrame(replay.terms(meetings, marks, 2 * count))
+
+    def terms(changed: pl.DataFrame, *, is_most: bool) -> pl.DataFrame:
+        changed = changed.with_columns(pl.col("own") * shared, pl.col("waiting") * shared.clip(upper_bound=1))
+        replay = graph.graph.replay(changed, keeps_unknown=is_most)
+        return pl.DataFrame(replay.terms(meetings, marks, 2 * count))
+
+    if changes or share != 1:
+        edges, most = terms(found.likely, is_most=False), terms(found.most, is_most=True)
+    else:
+        edges = most = pl.DataFrame(graph.replay.terms(meetings, marks, 2 * count))
     recorded = pl.DataFrame(graph.replay.latest_marks(marks, 2 * count))["at_ns"]
     steps = trace.steps.select("step", start_ns=recorded.head(count), end_ns=recorded.tail(count))
-    return Member(edges, steps, by, found.missing)
+    return Member(edges, most, steps, by, found.missing)
 
 
 class Job(NamedTuple):
@@ -76,13 +83,14 @@ class Job(NamedTuple):
 
     Columns: ``nodes`` has ``recorded_ns``, ``member`` and ``place`` (one of ``PLACES``), and ``number`` (of
         the meeting of the member, or of the step). ``edges`` has ``target``, ``source`` and ``length_ns``.
-        ``steps`` has ``member``, ``step``, and the nodes ``start`` and ``end``. ``rows`` has the event of
-        each meeting of each member.
+        ``most`` has other edges, for the longest time that is to be expected. ``steps`` has ``member``,
+        ``step``, and the nodes ``start`` and ``end``. ``rows`` has the event of each meeting of each member.
     Units: ns on the common clock.
     """
 
     nodes: pl.DataFrame
     edges: pl.DataFrame
+    most: pl.DataFrame
     steps: pl.DataFrame
     windows: list[Window]
     rows: list[pl.Series]
@@ -134,13 +142,16 @@ def job_of(
         for number, window in enumerate(windows)
     ]
     members = [typical._replace(steps=member.steps) for typical, member in zip(like, known, strict=True)]
-    return Job(*_joined(cluster, members, own, asked), windows, rows, by)
+    nodes, edges, steps = _joined(cluster, members, own, asked)
+    _, most, _ = _joined(cluster, [member._replace(edges=member.most) for member in members], own, asked)
+    return Job(nodes, edges, most, steps, windows, rows, by)
 
 
 def _on_common_clock(member: Member, shift: int) -> Member:
     length = pl.col("length_ns") - pl.when(pl.col("source").is_null()).then(shift).otherwise(0)
+    edges, most = (edges.with_columns(length) for edges in (member.edges, member.most))
     steps = member.steps.with_columns(pl.col("start_ns", "end_ns") - shift)
-    return member._replace(edges=member.edges.with_columns(length), steps=steps)
+    return member._replace(edges=edges, most=most, steps=steps)
 
 
 def _joined(
@@ -211,14 +222,17 @@ def what_if_ranks(
 ) -> pl.DataFrame:
     """Predicts the steps of all ranks; see :func:`kernelscope.analysis.what_if`.
 
-    Columns: ``rank``, ``step``, ``before_ns``, ``after_ns``.
+    Columns: ``rank``, ``step``, ``before_ns``, ``after_ns``, ``after_max_ns``.
     """
     job = job_of(source, changes, step, executor)
     ranks = pl.Series("rank", [window.rank for window in job.windows], pl.Int64)
-    before, after = (
+    longest = job._replace(edges=job.most)
+    before, after, at_most = (
         times.gather(job.steps["end"]) - times.gather(job.steps["start"])
-        for times in (job.nodes["recorded_ns"], job.reached()["at_ns"])
+        for times in (job.nodes["recorded_ns"], job.reached()["at_ns"], longest.reached()["at_ns"])
     )
-    rows = job.steps.select(ranks.gather(job.steps["member"]), "step", before_ns=before, after_ns=after)
+    rows = job.steps.select(
+        ranks.gather(job.steps["member"]), "step", before_ns=before, after_ns=after, after_max_ns=at_most
+    )
     rows = rows.sort("rank", maintain_order=True)
     return rows if step is None else rows.filter(pl.col("step") == step)

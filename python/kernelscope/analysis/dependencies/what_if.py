@@ -64,7 +64,7 @@ def what_if(
         still take time; if threads still take time outside of events around a graph; if kernels on another
         GPU gain no more than its memory does, or nothing if their cost is unknown), ``bound_by_after`` (the
         largest part of the critical path after the change; see :func:`critical_path`). Of several ranks:
-        ``rank``, ``step``, ``before_ns``, ``after_ns``.
+        ``rank``, ``step``, ``before_ns``, ``after_ns``, ``after_max_ns``.
     Units: ns.
     Order: as ``trace.steps``; by rank.
     Raises: InvalidArgumentError: a change is unknown, matches nothing or has an impossible factor, there is
