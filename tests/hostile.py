@@ -312,6 +312,7 @@ def commands(path: Path, out: Path) -> Iterator[list[str]]:
     for form in ("text", "json", "csv"):
         yield ["critical-path", trace, "--by", "op,bound_by", "--format", form]
         yield ["what-if", trace, "sync=0.5", "--format", form]
+        yield ["sequences", trace, "--format", form]
     also = ("annotations", "launches", "memory", "gaps", "modules", "missing")
     yield ["analyze", trace, *(word for view in also for word in ("--also", view))]
     yield ["info", trace]

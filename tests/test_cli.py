@@ -109,7 +109,7 @@ roofline TRACE --top 0
 critical-path TRACE --step 99
 critical-path TRACE --by nonsense
 critical-path TRACE --format html
-what-if TRACE --step 1
+what-if TRACE
 what-if TRACE launch
 what-if TRACE launch=fast
 what-if TRACE gpu=nonsense

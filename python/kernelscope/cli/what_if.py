@@ -17,14 +17,13 @@ def add_parser(subparsers: Subparsers) -> None:
         help="predict the time that a change would save",
         description=(
             "Replays a trace, or all ranks of a lake, with some events shorter or longer. All others take as "
-            "long as recorded and start when their dependencies are satisfied. Without a change, lists the "
-            "sequences of kernels that are worth fusing or launching as a graph."
+            "long as recorded and start when their dependencies are satisfied."
         ),
     )
     arguments.add_reading(parser)
     parser.add_argument(
         "changes",
-        nargs="*",
+        nargs="+",
         metavar="CHANGE=FACTOR",
         help=(
             "events, and the share of their time that they then take: 'kernel:*gemm*=0.5', "
@@ -44,22 +43,14 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Reads the trace and writes the prediction."""
-    from kernelscope.report import dependencies as report
+    from kernelscope.report.dependencies import PLAIN_WIDTH, what_if_csv, what_if_json, what_if_parts
     from kernelscope.report.files import check_file
 
     check_file(options.out)
     changes = dict(map(_change, options.changes))
-    if options.step is not None and not changes:
-        raise InvalidArgumentError("--step needs a change, for example launch=0")
-    source = read_ranks(options)
-    if changes:
-        asked = source, changes, options.step
-        parts = partial(report.what_if_parts, *asked)
-        json, csv = partial(report.what_if_json, *asked), partial(report.what_if_csv, *asked)
-    else:
-        parts = partial(report.sequence_parts, source)
-        json, csv = partial(report.sequence_json, source), partial(report.sequence_csv, source)
-    write_tables(options, parts, json, csv, plain_width=report.PLAIN_WIDTH)
+    asked = read_ranks(options), changes, options.step
+    json, csv = partial(what_if_json, *asked), partial(what_if_csv, *asked)
+    write_tables(options, partial(what_if_parts, *asked), json, csv, plain_width=PLAIN_WIDTH)
     return 0
 
 
