@@ -60,6 +60,13 @@ def test_who_works_changes_no_answer(
             question = getattr(analysis, name)
             assert_frame_equal(question(shared), question(alone), check_exact=True)
         assert analysis.run_difference(shared, alone).equals(analysis.run_difference(alone, alone))
+        changes = {"communication": 0.5}
+        predicted = analysis.what_if(lake, changes, executor=executor)
+        assert_frame_equal(predicted, analysis.what_if(lake, changes), check_exact=True)
+        path = analysis.critical_path(lake, executor=executor)
+        assert_frame_equal(path, analysis.critical_path(lake), check_exact=True)
+    assert predicted.height
+    assert path["rank"].n_unique() > 1
 
 
 def test_the_summary_and_the_page_keep_within_memory(

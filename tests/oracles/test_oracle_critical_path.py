@@ -96,6 +96,52 @@ def test_alexnet_has_the_parts_of_hta() -> None:
     assert parts == {part: us for part, us in answer["by_bound"].items() if us}
 
 
+def parts_of(name: str) -> tuple[dict[str, float], dict[str, float]]:
+    """The us of each part here and there, without returns of calls that wait."""
+    trace, answer, _ = asked(name)
+    path = hta.critical_path(trace, answer["annotation"], answer["instance"])
+    sums = path.filter(pl.col("bound_by") != "").group_by("bound_by").agg(pl.col("duration").sum())
+    return dict(sums.iter_rows()), {part: us for part, us in answer["by_bound"].items() if us}
+
+
+def test_where_the_gpu_idles_beside_the_host_the_host_decides() -> None:
+    """The path of simple-add leaves the host for 0.5 ms of kernels there, which end before the host waits."""
+    for name, most_us in (("simple-add-critical-path", 534), ("event-sync-multi-stream", 31)):
+        ours, theirs = parts_of(name)
+        for part, us in theirs.items():
+            assert ours.get(part, 0) == pytest.approx(us, abs=most_us), (name, part)
+
+
+def test_a_gap_until_a_launch_is_no_overhead_of_the_stream() -> None:
+    trace, answer, _ = asked("a100-control-rank3of8-2022")
+    [gap_us] = [event["duration_us"] for event in answer["events"] if event["duration_us"] > 10_000]
+    before = (pl.col("start_ns") + pl.col("dur_ns")).cum_max().shift(1).over("stream")
+    works = trace.gpu_ops.sort("start_ns").with_columns(gap_us=(pl.col("start_ns") - before) / 1000)
+    calls = trace.launches.select(launch_row="row", called_ns="start_ns")
+    [(row, delay_us)] = (
+        works.filter(gap_us=gap_us)
+        .join(calls, on="launch_row")
+        .select("row", (pl.col("start_ns") - pl.col("called_ns")) / 1000)
+        .rows()
+    )
+    # Of the 41 ms that it counts as overhead of kernels, 37 ms had passed before the launch.
+    assert delay_us < 0.1 * gap_us
+    path = hta.critical_path(trace, answer["annotation"], answer["instance"])
+    assert path.filter(event_idx=row, bound_by="gpu_kernel_kernel_overhead")["duration"].item() == delay_us
+    ours, theirs = parts_of("a100-control-rank3of8-2022")
+    moved = theirs["gpu_kernel_kernel_overhead"] - ours["gpu_kernel_kernel_overhead"]
+    assert moved == pytest.approx(gap_us - delay_us, rel=0.01)
+
+
+def test_collectives_are_no_gaps_of_other_streams() -> None:
+    """What is on the GPU takes the same time, but for 28 ms of collectives that are in gaps there."""
+    ours, theirs = parts_of("a100-pyper-rank0of16-2023")
+    assert "gpu_communication_bound" not in theirs
+    of_gpu = [sum(us for part, us in parts.items() if part != "cpu_bound") for parts in (ours, theirs)]
+    assert of_gpu[0] == pytest.approx(of_gpu[1], rel=0.03)
+    assert ours["gpu_communication_bound"] > 25_000
+
+
 def test_an_annotation_that_is_not_there() -> None:
     trace, _, _ = asked("alexnet-critical-path")
     with pytest.raises(InvalidArgumentError, match="there is no annotation 'ProfilerStep' number 7"):

@@ -18,8 +18,8 @@ def launching(trace: Trace, gone: pl.Series, *, operators: bool = True) -> pl.Se
     count = graph.events.height
     is_gone = _marked(count, gone).tail(trace.gpu_ops.height)
     only = _marked(count, None)
-    launching = [launches_of_works(trace), *([_ops_of_works(trace)] if operators else [])]
-    for of_works in launching:
+    known = [launches_of_works(trace), *([_ops_of_works(trace)] if operators else [])]
+    for of_works in known:
         only |= _marked(count, of_works.filter(is_gone)) & ~_marked(count, of_works.filter(~is_gone))
     return graph.within(only) & (graph.events["table"] != "gpu_ops")
 
