@@ -82,5 +82,11 @@ def test_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     lines = cli("sequences", path, "--format", "csv").stdout.splitlines()
     assert lines[0].startswith("change,works,runs,gpu_ns,saving_ns")
     assert "aten::mul; aten::mul; aten::mul" in lines[2]
+    events = Events()
+    for number in range(3):
+        events.call(20 * number, 10, number + 1)
+        events.kernel(MUL, 20 * number + 15, 4, number + 1)
+    # Without operators, kernels have names, too.
+    assert "vectorized_elementwise" in cli("sequences", events.write(tmp_path / "alone.json")).stdout
     empty = Events().write(tmp_path / "empty.json")
     assert "None would save time" in cli("sequences", empty).stdout

@@ -12,6 +12,7 @@ from kernelscope.analysis.dependencies.table import path_and_table
 from kernelscope.analysis.ranks.cluster import Lake, one_trace, windows_of
 from kernelscope.escaping import for_csv
 from kernelscope.report.json_document import SCHEMA_VERSION, describe, dump, listed
+from kernelscope.report.names import short
 from kernelscope.report.text import summary
 from kernelscope.report.text.cells import (
     Field,
@@ -27,7 +28,7 @@ from kernelscope.report.text.cells import (
 from kernelscope.trace import Trace
 from kernelscope.units import format_ns, format_percent
 
-_SHOWN_OPS = 3
+_SHOWN_OPS, _KERNEL_NAME = 3, 30
 
 PLAIN_WIDTH = 120
 """Width of a text without a terminal, in characters."""
@@ -140,9 +141,6 @@ def sequence_parts(trace: Trace, shape: Shape) -> list[RenderableType]:
     parts: list[RenderableType] = [_header(trace, shape), heading("Sequences of kernels to merge")]
     if found.is_empty():
         return [*parts, note("None would save time.", shape)]
-    names = pl.col("ops").list.head(_SHOWN_OPS).list.eval(pl.element().fill_null("-")).list.join(", ")
-    rest = pl.when(pl.col("works") > _SHOWN_OPS).then(pl.lit(", ..."))
-    inside = pl.format(" in {}", "module")
     fields = [
         Field("change", lambda row: row["change"]),
         Field("saves", ns("saving_ns")),
@@ -151,13 +149,19 @@ def sequence_parts(trace: Trace, shape: Shape) -> list[RenderableType]:
         Field("runs", count("runs")),
         Field("GPU time", ns("gpu_ns")),
     ]
-    rows = found.with_columns(name=pl.concat_str(names, rest, inside, ignore_nulls=True))
-    rows = rows.head(shape.top).to_dicts()
+    rows = [{**row, "name": _sequence_name(row)} for row in found.head(shape.top).to_dicts()]
     remark = (
         "fuse: one kernel that takes as long as the longest. graph: one call launches all operations. "
         "Savings overlap. Other changes: kernelscope what-if."
     )
     return [*parts, named_table(rows, "operators", fields, shape), note(remark, shape)]
+
+
+def _sequence_name(row: Mapping[str, Any]) -> str:
+    """The first operators of a sequence, or kernels without one, and their module."""
+    names = [op or short(kernel, _KERNEL_NAME) for op, kernel in zip(row["ops"], row["kernels"], strict=True)]
+    shown = ", ".join(names[:_SHOWN_OPS]) + (", ..." if row["works"] > _SHOWN_OPS else "")
+    return shown if row["module"] is None else f"{shown} in {row['module']}"
 
 
 def sequence_json(trace: Trace) -> str:
