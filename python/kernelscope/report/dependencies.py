@@ -144,7 +144,7 @@ def sequence_parts(trace: Trace, shape: Shape) -> list[RenderableType]:
     fields = [
         Field("change", lambda row: row["change"]),
         Field("saves", ns("saving_ns")),
-        Field("of steps", lambda row: format_percent(row["saving_share"])),
+        Field("of all", lambda row: format_percent(row["saving_share"])),
         Field("operations", count("works")),
         Field("runs", count("runs")),
         Field("GPU time", ns("gpu_ns")),

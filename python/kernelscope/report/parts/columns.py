@@ -355,6 +355,7 @@ _RATES = {
         "ns",
         "Predicted duration of the step if long waits of unknown cause end no earlier than recorded.",
     ),
+    "runs": Column("Runs", "count", "Number of times that steps run a sequence of operations."),
     "bound_by": Column("Bound by", "text", "Activity or wait on the critical path."),
     "bound_by_after": Column("Then bound by", "text", "Largest part of the critical path after the change."),
 }

@@ -7,6 +7,7 @@ from kernelscope.report.parts import Part
 from kernelscope.report.parts.columns import COLUMNS
 
 TEXT_TITLES = {
+    "saves": "saving_ns",
     "alone": "saving_ns", "with those above": "together_share", "step then": "together_ns",
     "at most": "theoretical_occupancy_pct", "B/s": "bytes_per_s", "before": "op", "bound": "bound",
     "FLOP/B": "intensity", "FLOP/s": "flops_per_s", "known": "known_pct", "limited by": "limited_by",
