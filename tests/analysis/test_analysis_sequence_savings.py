@@ -52,6 +52,21 @@ def test_a_wait_ends_a_run(tmp_path: Path) -> None:
     assert sorted(fused.select("works", "runs").rows()) == [(2, 1), (3, 1)]
 
 
+def test_a_graph_saves_launches_and_no_kernels(tmp_path: Path) -> None:
+    events = Events()
+    events.annotation("ProfilerStep#1", 0, 2_000)
+    for number in range(3):
+        events.call(20 * number, 10, number + 1)
+        events.kernel(GEMM, 20 + 500 * number, 500, number + 1)
+    events.call(60, 1_470, 9, name="cudaStreamSynchronize")
+    for number in range(3, 6):
+        events.call(1_200 + 120 * number, 10, number + 1)
+        events.kernel("other", 1_215 + 120 * number, 5, number + 1)
+    [row] = analysis.sequence_savings(events.read(tmp_path), most=1).iter_rows(named=True)
+    assert (row["change"], row["kernels"]) == ("graph", ["other"] * 3)
+    assert row["saving_ns"] > 200 * US
+
+
 def test_nothing_to_merge(tmp_path: Path) -> None:
     events = Events()
     events.kernel(GEMM, 0, 10, 1)

@@ -41,7 +41,7 @@ def sequence_savings(trace: Trace, *, most: int = 10) -> pl.DataFrame:
     works = _works(facts)
     found: list[dict[str, object]] = []
     for change, runs in {"fuse": _to_fuse(works), "graph": _to_launch(works)}.items():
-        for sequence in _largest(facts.inside(runs), _LEAST[change], most):
+        for sequence in _largest(facts.inside(runs), change, most):
             chosen = _fused(facts, sequence) if change == "fuse" else _as_graph(facts, sequence)
             saving_ns = facts.savings.of(chosen)
             if saving_ns > 0:
@@ -115,17 +115,19 @@ def _runs(ordered: pl.DataFrame, marked: str, same: tuple[str, ...]) -> pl.DataF
     return ordered.with_columns(run=place.rle_id()).filter(marked)
 
 
-def _largest(works: pl.DataFrame, least: int, most: int) -> list[pl.DataFrame]:
+def _largest(works: pl.DataFrame, change: str, most: int) -> list[pl.DataFrame]:
     """The sequences with most to save: the operations of all runs of each."""
+    launching_ns = pl.col("called_ns").max() - pl.col("called_ns").min()
+    # A graph saves no time on the GPU.
+    hidden_ns = pl.col("dur_ns").sum() - pl.col("dur_ns").max() if change == "fuse" else 0
     runs = works.group_by("run", maintain_order=True).agg(
         sequence=pl.col("id").cast(pl.String).str.join(","),
         works=pl.len(),
-        hidden_ns=pl.col("dur_ns").sum() - pl.col("dur_ns").max(),
-        launching_ns=pl.col("called_ns").max() - pl.col("called_ns").min(),
+        most_ns=launching_ns.fill_null(0) + hidden_ns,
     )
-    runs = runs.filter(pl.col("works") >= least)
-    sums = runs.group_by("sequence", maintain_order=True).agg(pl.col("hidden_ns", "launching_ns").sum())
-    largest = sums.top_k(most, by=pl.col("hidden_ns") + pl.col("launching_ns").fill_null(0))
+    runs = runs.filter(pl.col("works") >= _LEAST[change])
+    sums = runs.group_by("sequence", maintain_order=True).agg(pl.col("most_ns").sum())
+    largest = sums.top_k(most, by="most_ns")
     chosen = works.join(runs.join(largest, on="sequence").select("run", "sequence"), on="run")
     return chosen.sort("sequence", "run", maintain_order=True).partition_by("sequence", maintain_order=True)
 
