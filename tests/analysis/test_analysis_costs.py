@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import draws
+import kernelscope as ks
 from events import V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.costs.costed import set_apart
@@ -453,6 +454,60 @@ def test_utilisation_of_a_step(tmp_path: Path) -> None:
     assert (row["step"], row["flops"], row["total_ns"], row["known_pct"]) == (3, flops, 500_000, 100.0)
     assert (row["peak_type"], row["peak_flops_per_s"], row["gpus"]) == ("fp16", 125e12, 1)
     assert row["mfu_pct"] == pytest.approx(100 * flops / 500e-6 / 125e12)
+
+
+NODE = "autograd::engine::evaluate_function: MmBackward0"
+WORDS = {"Input_Dims": [[32000, 64], [4, 128]], "Input_type": ["float", "long int"]}
+PLACES = {"Input_Dims": [[128, 64], [1, 128]], "Input_type": ["float", "long int"]}
+
+
+def recomputing() -> KernelTimes:
+    """A forward product, and the backward pass with the same one again before its two gradients."""
+    e = KernelTimes(SXM2)
+    e.annotation("ProfilerStep#3", 0, 500)
+    for at, table in enumerate((WORDS, PLACES, WORDS)):
+        e.op("aten::embedding", 1 + 2 * at, 1, Sequence_number=1 + at, **table)
+    e.run("aten::mm", 10, [(TC, 100, 40)], Sequence_number=4, **SQUARE_MM)
+    e.op(NODE, 30, 50, Sequence_number=4, Fwd_thread_id=1)
+    e.op("aten::embedding", 31, 1, Sequence_number=5, **WORDS)
+    e.run("aten::mm", 33, [(TC, 150, 40)], Sequence_number=6, **SQUARE_MM)
+    e.run("aten::mm", 45, [(TC, 200, 40)], **SQUARE_MM)
+    e.run("aten::mm", 60, [(TC, 250, 40)], **SQUARE_MM)
+    return e
+
+
+def test_recomputed_flops_are_no_flops_of_the_model(tmp_path: Path) -> None:
+    trace = recomputing().read(tmp_path)
+    row = analysis.efficiency(trace).row(0, named=True)
+    assert (row["flops"], row["recompute_flops"]) == (4 * SQUARE_FLOPS, SQUARE_FLOPS)
+    assert row["hfu_pct"] == pytest.approx(100 * 4 * SQUARE_FLOPS / 500e-6 / 125e12)
+    assert row["mfu_pct"] == pytest.approx(0.75 * row["hfu_pct"])
+    assert row["model_flops_per_s_per_gpu"] == pytest.approx(3 * SQUARE_FLOPS / 500e-6)
+    assert analysis.overview(trace, costs=True)["mfu_pct"].item() == pytest.approx(row["mfu_pct"])
+    products = analysis.costs(trace).filter(name="aten::mm")
+    assert products["phase"].to_list() == ["forward", "recompute", "backward", "backward"]
+    kernels = analysis.kernel_table(trace, by=("phase",)).sort("phase")
+    assert kernels.select("phase", "calls").rows() == [("backward", 2), ("forward", 1), ("recompute", 1)]
+
+
+def test_tokens_are_what_the_forward_pass_looks_up(tmp_path: Path) -> None:
+    """Neither positions nor what is recomputed count."""
+    trace = recomputing().read(tmp_path)
+    found = analysis.efficiency(trace).row(0, named=True)
+    assert (found["tokens"], found["tokens_per_s"]) == (2 * 4 * 128, pytest.approx(1024 / 500e-6))
+    [rank] = analysis.efficiency([trace], tokens=7).to_dicts()
+    assert (rank["rank"], rank["step"], rank["tokens"]) == (0, 3, 7)
+
+
+def test_ranks_of_a_lake_have_the_efficiency_of_their_traces(tmp_path: Path) -> None:
+    jobs = [{"rank": rank, "world_size": 2} for rank in range(2)]
+    paths = [recomputing().write(tmp_path / f"rank{job['rank']}.json", distributedInfo=job) for job in jobs]
+    ks.batch.run(paths, tmp_path / "lake")
+    found = analysis.efficiency(ks.scan(tmp_path / "lake"))
+    alone = analysis.efficiency(ks.read(paths[0]))
+    assert found["rank"].to_list() == [0, 1]
+    for rank in range(2):
+        assert found.filter(rank=rank).drop("rank").equals(alone)
 
 
 def test_all_gpu_time_counts_in_the_known_share(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from traces import NO_SHARED, ORACLES, TRACES, files, read, rows_of, text_of
+from traces import NO_SHARED, ORACLES, TRACES, files, need, read, rows_of, text_of
 
 from kernelscope import analysis
 from kernelscope.analysis.costs.peaks import device_peaks
@@ -218,3 +218,13 @@ def test_figures_of_tracelens_through_the_trace(shared: Path, name: str) -> None
         calls[(op, *texts)] = calls.get((op, *texts), 0) + number
     assert len(calls) > 5
     assert {key: len(counted.get(key, [])) for key in calls} == calls
+
+
+def test_every_convolution_but_three_runs_again() -> None:
+    """The first convolution of each of three steps comes before the blocks, which are checkpointed."""
+    trace = read(need(TRACES / "resnet-act-checkpoint-mi300.json.gz"))
+    ops = trace.ops.filter(pl.col("name") == "aten::convolution")
+    counts = ops.group_by(pl.col("phase").cast(pl.String)).len().sort("phase").rows()
+    assert counts == [("forward", 60), ("recompute", 57)]
+    gradients = trace.ops.filter(pl.col("name") == "aten::convolution_backward")
+    assert gradients["phase"].unique().to_list() == ["backward"]

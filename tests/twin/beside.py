@@ -152,7 +152,7 @@ def compare_modules(trace: ks.Trace, rows: Rows, pick: Pick) -> None:
     twin = {
         row: {
             "forward_row": training.forward.get(row),
-            "phase": training.phases[row],
+            "phase": "recompute" if row in training.recomputed else training.phases[row],
             "module_row": training.modules.get(row),
         }
         for row in training.ops
@@ -303,13 +303,15 @@ def compare_costs(trace: ks.Trace, rows: Rows, pick: Pick) -> None:
 def _compare_steps(found: pl.DataFrame, twin: Figures) -> None:
     """The FLOPs of each step are those of its operators, and its share of the peak follows from them."""
     for figures in twin.values():
-        if figures["flops"] is not None:
-            figures["flops"] = pytest.approx(figures["flops"], rel=1e-9, abs=0.51)
+        for name in ("flops", "recompute_flops"):
+            if figures[name] is not None:
+                figures[name] = pytest.approx(figures[name], rel=1e-9, abs=0.51)
     compare(found.with_row_index("at"), twin, "at")
-    columns = ("total_ns", "flops", "mfu_pct", "peak_flops_per_s")
-    for total, number, share, peak in found.select(columns).iter_rows():
+    columns = ("total_ns", "flops", "recompute_flops", "hfu_pct", "mfu_pct", "peak_flops_per_s")
+    for total, number, again, hfu, mfu, peak in found.select(columns).iter_rows():
         is_known = number is not None and peak and total
-        assert share == (pytest.approx(100 * number / (total * 1e-9 * peak)) if is_known else None)
+        assert hfu == (pytest.approx(100 * number / (total * 1e-9 * peak)) if is_known else None)
+        assert mfu == (pytest.approx(hfu * (number - again) / number) if is_known and number else hfu)
 
 
 def compare_advice(trace: ks.Trace, rows: Rows, pick: Pick) -> None:

@@ -125,7 +125,7 @@ def efficiency(owned: Owned) -> Figures:
     for order, at in enumerate(marked or [None]):
         works = [work for work in owned.rows["gpu_ops"] if at is None or places[work["row"]] == at]
         total = sum(map(duration, works))
-        known, flops = 0, None
+        known, flops, again = 0, None, 0.0
         for work in works:
             cost = owned.costs.get(owned.owner.get(work["row"]))
             if cost is None:
@@ -133,8 +133,10 @@ def efficiency(owned: Owned) -> Figures:
             known += duration(work) if cost["status"] in KNOWN and cost["flops"] is not None else 0
             if cost["flops"] is not None:
                 flops = (flops or 0.0) + cost["flops"] * owned.part(work)
+                again += cost["flops"] * owned.part(work) * (cost["phase"] == "recompute")
         number = None if at is None else steps[at]["step"]
         figures = {"device_ns": total, "flops": flops, "known_pct": share(100.0 * known, total)}
+        figures["recompute_flops"] = None if flops is None else again
         found[order] = {"step": number, **figures}
     return found
 

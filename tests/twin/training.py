@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import bisect
-import re
 from collections import defaultdict
 from typing import Any
 
 from slow_reader import Row, end, threads_of
 from twin.calls import running_at
 from twin.figures import Rows, grouped
+from twin.recomputation import is_gradient, is_node, recomputed
 
 _MODULE = "nn.Module: "
-# A node of the backward pass, such as MmBackward0; older recorders write no engine around it.
-_NODE = re.compile(r"[^ :.#]+Backward\d*")
 
 
 class Training:
     """What is known of each operator, by its row.
 
     ``forward`` has the forward operator of each gradient, ``modules`` the call of a module that an operator
-    ran in, ``phases`` what part of training it is of.
+    ran in, ``phases`` what part of training it is of, ``recomputed`` what the backward pass runs again.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -32,6 +30,7 @@ class Training:
         started_in = running_at(frames, rows["ops"])
         own = {row: frame["row"] for row, frame in started_in.items()}
         self.phases = self._phases(own)
+        self.recomputed = self._recomputed(own)
         self.modules = self._of_callers() | self._inherited(own)
 
     def _forwards(self) -> dict[int, int]:
@@ -101,9 +100,7 @@ class Training:
             above = found.get(op["parent_row"], "other")
             name = op["name"] or ""
             phase = "other"
-            is_node = name.startswith("autograd::engine::evaluate_function") or _NODE.fullmatch(name)
-            runs_backward = is_node or is_gradient(op)
-            if above == "backward" or runs_backward:
+            if above == "backward" or is_node(op):
                 phase = "backward"
             elif above == "optimizer" or name.startswith("Optimizer."):
                 phase = "optimizer"
@@ -113,6 +110,14 @@ class Training:
                 phase = "forward"
             found[op["row"]] = phase
         return found
+
+    def _recomputed(self, own: dict[int, int]) -> set[int]:
+        backward = [op for op in self.rows["ops"] if self.phases[op["row"]] == "backward"]
+        return recomputed(self.rows["ops"], backward, self.forward, lambda op: self._start_of_module(own, op))
+
+    def _start_of_module(self, own: dict[int, int], op: Row) -> int | None:
+        frame = own.get(op["row"])
+        return None if frame is None else self.frames[frame]["start_ns"]
 
     def _inherited(self, own: dict[int, int]) -> dict[int, int]:
         """A gradient and what it encloses have the module of its forward operator.
@@ -145,10 +150,6 @@ class Training:
 
 def is_module(frame: Row) -> bool:
     return frame["module_id"] is not None or (frame["name"] or "").startswith(_MODULE)
-
-
-def is_gradient(op: Row) -> bool:
-    return (op["forward_thread"] or 0) > 0
 
 
 def thread_of(op: Row) -> Any:

@@ -89,11 +89,12 @@ def _of_flops(trace: Trace, *, costs: bool) -> pl.DataFrame:
         return unknown
     rate = pl.col("peak_flops_per_s").first()
     known = pl.col("flops").is_not_null()
+    model_flops = pl.col("flops") - pl.col("recompute_flops")
     time = pl.col("total_ns").filter(known).sum() * 1e-9
     device = pl.col("device_ns").sum()
     return steps.select(
         pl.col("flops").mean().alias("flops_per_step"),
-        pl.when(time > 0).then(100.0 * pl.col("flops").sum() / (time * rate)).alias("mfu_pct"),
+        pl.when(time > 0).then(100.0 * model_flops.sum() / (time * rate)).alias("mfu_pct"),
         pl.when(device > 0)
         .then((pl.col("known_pct") * pl.col("device_ns")).sum() / device)
         .alias("known_pct"),

@@ -55,6 +55,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="counting rules to apply (default: kernelscope)",
     )
     parser.add_argument(
+        "--tokens",
+        type=arguments.positive,
+        metavar="N",
+        help="tokens that a step of this rank processes (default: from its annotation or its batch)",
+    )
+    parser.add_argument(
         "--costs",
         action="append",
         default=[],
@@ -94,7 +100,15 @@ def run(options: argparse.Namespace) -> int:
     from kernelscope.report.roofline.answers import answer, to_csv, to_json, to_parquet
 
     by = () if options.by == "run" else tuple(options.by.split(","))
-    answers = answer(trace, by, gpu=options.gpu, peak=peak, convention=options.convention, failures=failures)
+    answers = answer(
+        trace,
+        by,
+        gpu=options.gpu,
+        peak=peak,
+        convention=options.convention,
+        tokens=options.tokens,
+        failures=failures,
+    )
     if options.format == "parquet":
         to_parquet(answers, options.out)
         return 0

@@ -32,6 +32,7 @@ mod present;
 mod processes;
 mod python;
 mod ranges;
+mod recomputation;
 mod serving;
 mod steps;
 mod threads;

@@ -54,6 +54,13 @@ impl Class {
     /// A Python frame of a function called `backward` or `grad`.
     pub(super) const CALLS_BACKWARD: Self = Self(1 << 19);
 
+    /// An operator that the dispatcher calls, by its namespace.
+    pub(super) const DISPATCHED: Self = Self(1 << 22);
+    /// An operator of the gradient of another one, such as `aten::gelu_backward`.
+    pub(super) const GRADIENT: Self = Self(1 << 23);
+    /// The autograd Function that runs code of torch.compile.
+    pub(super) const COMPILED_FUNCTION: Self = Self(1 << 24);
+
     /// The classes of both.
     pub(super) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -68,7 +75,7 @@ impl Class {
     fn of(text: &str) -> Self {
         let (copies, sets, is_async) =
             (is_call(text, "Memcpy"), is_call(text, "Memset"), text.contains("Async"));
-        let checks: [(Self, bool); 22] = [
+        let checks: [(Self, bool); 25] = [
             (Self::STEP, step_number(text).is_some()),
             (Self::AUTOGRAD_NODE, text.starts_with("autograd::engine::evaluate_function")),
             (Self::OPTIMIZER, text.starts_with(OPTIMIZER_PREFIX)),
@@ -91,6 +98,9 @@ impl Class {
             (Self::STARTS_MEMSET, sets),
             (Self::RUNS_BACKWARD, text.contains("run_backward")),
             (Self::CALLS_BACKWARD, is_backward_call(text)),
+            (Self::DISPATCHED, is_dispatched(text)),
+            (Self::GRADIENT, is_dispatched(text) && text.contains("_backward")),
+            (Self::COMPILED_FUNCTION, text == COMPILED_FUNCTION),
         ];
         Self(checks.iter().filter(|(_, applies)| *applies).fold(0, |bits, (class, _)| bits | class.0))
     }
@@ -146,6 +156,7 @@ vocabulary! {
         Other = "other",
         Forward = "forward",
         Backward = "backward",
+        Recompute = "recompute",
         Optimizer = "optimizer",
     }
     /// What a step of serving computes.
@@ -178,6 +189,8 @@ vocabulary! {
 const STEP_PREFIX: &str = "ProfilerStep#";
 const MODULE_PREFIX: &str = "nn.Module: ";
 const OPTIMIZER_PREFIX: &str = "Optimizer.";
+/// Its backward pass does not call it.
+const COMPILED_FUNCTION: &str = "CompiledFunction";
 
 /// Beginnings of the names of operators and nodes, of PyTorch and of the libraries that it is used with.
 const NAMESPACES: [&str; 16] = [
@@ -234,6 +247,11 @@ pub(super) fn module_name(name: &str) -> Option<&str> {
 fn is_backward_node(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     stem.len() > "Backward".len() && stem.ends_with("Backward") && !stem.contains([' ', ':', '.', '#'])
+}
+
+/// Whether a name is that of an operator of a namespace: `aten::mm`, `flash_attn::_flash_attn_forward`.
+fn is_dispatched(name: &str) -> bool {
+    name.contains("::") && !name.contains(' ')
 }
 
 /// Whether a Python frame is of a function that runs a backward pass, such as `torch/_tensor.py(570): backward`.

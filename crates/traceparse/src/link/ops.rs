@@ -3,7 +3,7 @@
 use super::backward::{self, OrderedOps};
 use super::names::{Class, Names, Phase};
 use super::order::{Extents, TrackOrder, innermost_containers};
-use super::{Find, NONE, callers, rows};
+use super::{Find, NONE, callers, recomputation, rows};
 use crate::schema::{Column, Ops, PythonFrames, Symbol, Table, Tables};
 use crate::stats::{Code, Stats};
 
@@ -57,10 +57,11 @@ pub(super) fn find(find: Find<'_>) -> impl FnOnce(&mut Tables) + Send + use<> {
     let all = OrderedOps { ops, order, extents, tracks: &trace.tracks };
     let mut modules = enclosing_modules(ops, order, python, names, trace.tracks.len());
     let forwards = backward::forward_ops(all, flows, &trace.symbols);
-    let phases = phases(all, &tree.parents, &modules, names);
+    let mut phases = phases(all, &tree.parents, &modules, names);
     let frames = Extents::new(&python.start_ns, &python.dur_ns);
-    inherit_modules(all, &tree.parents, &forwards, frames, &mut modules);
     let callers = callers::of_ops(all, &tree.parents, &phases, &forwards, python, names);
+    recomputation::mark(all, &tree.parents, &forwards, (&modules, frames), names, &mut phases);
+    inherit_modules(all, &tree.parents, &forwards, frames, &mut modules);
     add_modules_of_callers(all, &callers, python, names, &mut modules);
     let module = |&frame: &u32| python.name.get(frame as usize).map(|name| vocabulary.module(name));
     let module: Column<Symbol> = modules.iter().map(module).collect();

@@ -1,14 +1,18 @@
 """Share of the GPU time with known costs, and the performance achieved in it."""
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 
 import polars as pl
 
 from kernelscope.analysis.costs.costed import KNOWN
-from kernelscope.analysis.costs.limits import LimitedWork, limited_work
+from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.ranks.cluster import Source, Window, one_trace, windows_of
+from kernelscope.analysis.ranks.parts import Workshop
 from kernelscope.analysis.steps.occurrences import step_places
+from kernelscope.analysis.steps.tokens import embedded_tokens
 from kernelscope.costs import ConventionName
 from kernelscope.trace import Trace
 
@@ -93,50 +97,83 @@ def cost_findings(kinds: pl.DataFrame) -> pl.DataFrame:
 
 
 def efficiency(
-    trace: Trace,
+    source: Source,
     *,
     gpu: str | None = None,
     peak: Mapping[str, float] | None = None,
     convention: ConventionName = "kernelscope",
+    tokens: int | None = None,
+    executor: Executor | None = None,
 ) -> pl.DataFrame:
     """FLOPs utilisation of every step: FLOPs over its wall time, relative to the peak of the GPUs.
 
     The denominator is the peak of one type on all active GPUs: the type with the most FLOPs in matrix
-    products. All executed FLOPs count, including those of activation recomputation. Without recomputation the
-    figure is the model FLOPs utilisation, with it the hardware FLOPs utilisation. Unknown FLOPs count as 0,
-    so the figure is a lower bound if ``known_pct`` is below 100. Incomplete steps are left out.
+    products. Recomputed FLOPs count for the hardware FLOPs utilisation (HFU), not for the model FLOPs
+    utilisation (MFU). Unknown FLOPs count as 0, so the figures are lower bounds if ``known_pct`` is below
+    100. Incomplete steps are left out.
+
+    ``tokens`` is the number of tokens that a step of a rank processes. Without it, the annotation of the step
+    or the batch that the forward pass looks up in the word embedding provides it. ``source`` is a trace, or a
+    list of traces or a lake of many ranks, several of which an ``executor`` reads at once.
 
     Columns: ``step`` (null for a trace without steps, which counts as one; steps with equal numbers, as in
         two profiler cycles, have a row each), ``name``, ``total_ns`` (wall time), ``device_ns`` (all GPU time
         of the step, including operations without an operator; overlaps added), ``known_pct`` (share of it
-        with known FLOPs), ``flops``, ``flops_per_s``, ``mfu_pct``, ``peak_flops_per_s`` (the denominator),
-        ``peak_type`` and ``gpus``.
-    Units: ns; FLOP; FLOP/s; percent.
-    Formula: mfu_pct = 100 * flops / (total_ns * 1e-9 * peak_flops_per_s).
-    Order: by start.
+        with known FLOPs), ``flops``, ``recompute_flops`` (the part that is recomputed), ``flops_per_s``,
+        ``mfu_pct``, ``hfu_pct``, ``peak_flops_per_s`` (the denominator), ``peak_type``, ``gpus``,
+        ``model_flops_per_s_per_gpu`` (FLOPs without recomputation, per second and GPU), ``tokens`` and
+        ``tokens_per_s``. Of several ranks, also ``rank``, at first.
+    Units: ns; FLOP; FLOP/s; percent; tokens per second.
+    Formula: hfu_pct = 100 * flops / (total_ns * 1e-9 * peak_flops_per_s);
+        mfu_pct = hfu_pct * (flops - recompute_flops) / flops.
+    Order: by start; by rank.
     Raises: InvalidArgumentError: the GPU or type of peak does not exist. KeyError: the convention does not
     exist.
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     Example: ``efficiency(trace, gpu="h100-sxm5")["mfu_pct"].mean()``
     """
-    return step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak))
+    peak = None if peak is None else dict(peak)
+    trace = one_trace(source)
+    if trace is not None:
+        return step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), tokens)
+    tasks = [(window, gpu, peak, convention, tokens) for window in windows_of(source)]
+    return pl.concat(Workshop(executor=executor).run(_of_window, tasks)).sort("rank", maintain_order=True)
 
 
-def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
+def _of_window(
+    window: Window,
+    gpu: str | None,
+    peak: Mapping[str, float] | None,
+    convention: ConventionName,
+    tokens: int | None,
+) -> pl.DataFrame:
+    trace = window.trace()
+    found = step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), tokens)
+    return found.select(pl.lit(window.rank, pl.Int64).alias("rank"), pl.all())
+
+
+def step_efficiency(trace: Trace, limited: LimitedWork, tokens: int | None = None) -> pl.DataFrame:
     """Returns the rows of :func:`efficiency` for operations with known limits."""
+    if (trace.ops["phase"] == "recompute").any():
+        limited = refined(trace, limited, ["phase"])
+        recomputed = pl.col("flops").filter(pl.col("by_phase") == "recompute").sum()
+    else:
+        recomputed = pl.lit(0.0)
     work = limited.table
     place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("step_place")
     steps = trace.steps.with_columns(place).filter(~pl.col("is_partial"))
     marked = steps.filter(pl.col("step").is_not_null())
+    is_known = pl.col("flops").is_not_null().any()
     sums = [
         pl.col("device_ns").filter(pl.col("status").is_in(KNOWN)).sum().alias("_known_ns"),
-        pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum()).alias("flops"),
+        pl.when(is_known).then(pl.col("flops").sum()).alias("flops"),
+        pl.when(is_known).then(recomputed).alias("recompute_flops"),
     ]
     if marked.height:
         times = trace.gpu_ops.group_by(step_places(trace).alias("step_place"))
         times = times.agg(device_ns=pl.col("dur_ns").sum())
         table = (
-            steps.select("step", "name", "start_ns", "total_ns", "step_place")
+            steps.select("step", "name", "start_ns", "total_ns", "step_place", "tokens")
             .join(times, on="step_place", how="left")
             .join(work.group_by("step_place").agg(sums), on="step_place", how="left")
             .with_columns(pl.col("device_ns", "_known_ns").fill_null(0))
@@ -149,13 +186,17 @@ def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
             pl.lit("the whole trace").alias("name"),
             pl.lit(extent[0] if extent else None, pl.Int64).alias("start_ns"),
             pl.lit(length, pl.Int64).alias("total_ns"),
+            pl.lit(None, pl.Int64).alias("tokens"),
             pl.lit(trace.gpu_ops["dur_ns"].sum(), pl.Int64).alias("device_ns"),
             "_known_ns",
             "flops",
+            "recompute_flops",
         )
+    table = _with_tokens(trace, table, tokens)
     rate, dtype, count = _denominator(trace, work)
-    seconds = pl.col("total_ns") * 1e-9
-    speed = pl.when(pl.col("total_ns") > 0).then(pl.col("flops") / seconds)
+    per_s = pl.when(pl.col("total_ns") > 0).then(1e9 / pl.col("total_ns"))
+    speed = pl.col("flops") * per_s
+    model_speed = (pl.col("flops") - pl.col("recompute_flops")) * per_s
     share = pl.when(pl.col("device_ns") > 0).then(100.0 * pl.col("_known_ns") / pl.col("device_ns"))
     return table.sort("start_ns", "step").select(
         "step",
@@ -163,13 +204,30 @@ def step_efficiency(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
         "total_ns",
         "device_ns",
         share.alias("known_pct"),
-        pl.col("flops").round().cast(pl.Int64, strict=False),
+        pl.col("flops", "recompute_flops").round().cast(pl.Int64, strict=False),
         speed.alias("flops_per_s"),
-        (100.0 * speed / pl.lit(rate, pl.Float64)).alias("mfu_pct"),
+        (100.0 * model_speed / pl.lit(rate, pl.Float64)).alias("mfu_pct"),
+        (100.0 * speed / pl.lit(rate, pl.Float64)).alias("hfu_pct"),
         pl.lit(rate, pl.Float64).alias("peak_flops_per_s"),
         pl.lit(dtype, pl.String).alias("peak_type"),
         pl.lit(count, pl.Int64).alias("gpus"),
+        (model_speed / pl.lit(count or None, pl.Int64)).alias("model_flops_per_s_per_gpu"),
+        "tokens",
+        (pl.col("tokens") * per_s).alias("tokens_per_s"),
     )
+
+
+def _with_tokens(trace: Trace, steps: pl.DataFrame, tokens: int | None) -> pl.DataFrame:
+    """The tokens of each step: those that are given, else those that its annotation or its batch has."""
+    if tokens is not None:
+        return steps.with_columns(tokens=pl.lit(tokens, pl.Int64))
+    embedded = embedded_tokens(trace)
+    if steps["step"].null_count():
+        return steps.with_columns(tokens=pl.lit(embedded["tokens"].sum() or None, pl.Int64))
+    steps = steps.join(embedded, on="step", how="left", suffix="_embedded", maintain_order="left")
+    # The steps of one number cannot be told apart.
+    embedded_once = pl.when(~pl.col("step").is_duplicated()).then("tokens_embedded")
+    return steps.with_columns(tokens=pl.col("tokens").fill_null(embedded_once))
 
 
 def _denominator(trace: Trace, work: pl.DataFrame) -> tuple[float | None, str | None, int]:

@@ -4,7 +4,8 @@ import polars as pl
 
 from kernelscope.analysis.costs.costed import Costed, costed_trace
 from kernelscope.analysis.costs.work import CostedWork
-from kernelscope.analysis.grouping import as_text
+from kernelscope.analysis.grouping import as_text, gather_rows
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.costs import ConventionName
 from kernelscope.trace import Trace
 
@@ -26,12 +27,13 @@ def costs(trace: Trace, *, convention: ConventionName = "kernelscope") -> pl.Dat
     ``convention`` selects the counting rules: ``kernelscope``, ``torch`` or ``tracelens`` (the outermost
     operator that each of them knows), or ``pyprof``.
 
-    Columns: ``op_row`` (in ``ops``, or in ``ranges`` if the trace has no operators), ``name``, ``model``,
-        ``family``, ``flops``, ``bytes_read``, ``bytes_written``, ``dtype``, ``status`` (exact, estimate,
-        unknown_op, unknown_dtype, missing_shape), ``device_ns`` (null in a trace without GPU operations),
-        ``kernels`` (GPU operations), ``tensor_cores`` (whether any of its kernels used them; null if
-        unknown), ``tensor_core_ns``, ``math`` (the type in which its kernels multiply, if their names contain
-        it), ``peak`` (the fastest type for its computation) and ``note`` (assumptions, or missing data).
+    Columns: ``op_row`` (in ``ops``, or in ``ranges`` if the trace has no operators), ``name``, ``phase``
+        (of training; null for a range), ``model``, ``family``, ``flops``, ``bytes_read``, ``bytes_written``,
+        ``dtype``, ``status`` (exact, estimate, unknown_op, unknown_dtype, missing_shape), ``device_ns`` (null
+        in a trace without GPU operations), ``kernels`` (GPU operations), ``tensor_cores`` (whether any of its
+        kernels used them; null if unknown), ``tensor_core_ns``, ``math`` (the type in which its kernels
+        multiply, if their names contain it), ``peak`` (the fastest type for its computation) and ``note``
+        (assumptions, or missing data).
     Units: FLOP, a multiply-add counting 2; bytes of compulsory DRAM traffic; ns. Order: of recording.
     Raises: KeyError: the convention does not exist.
     Example: ``costs(trace).group_by("name").agg(pl.col("flops", "device_ns").sum())``
@@ -47,7 +49,8 @@ def described(trace: Trace, costed: Costed) -> pl.DataFrame:
         found = work.labelled(work.paired(costed.ops["kind"]).ops)
     else:
         found = pl.DataFrame(schema=_OF_WORK).clear(ops.height)
-    return as_text(pl.concat([ops, found], how="horizontal")).select(
-        "op_row", "name", "model", "family", "flops", "bytes_read", "bytes_written", "dtype", "status",
-        "device_ns", "kernels", "tensor_cores", "tensor_core_ns", "math", "peak", "note",
+    phases = gather_rows(ops["op_row"], with_replayed_ops(trace).ops, "phase")
+    return as_text(pl.concat([ops, phases, found], how="horizontal")).select(
+        "op_row", "name", "phase", "model", "family", "flops", "bytes_read", "bytes_written", "dtype",
+        "status", "device_ns", "kernels", "tensor_cores", "tensor_core_ns", "math", "peak", "note",
     )  # fmt: skip

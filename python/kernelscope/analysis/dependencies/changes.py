@@ -13,6 +13,7 @@ from kernelscope.analysis.dependencies.other_gpu import on_gpu
 from kernelscope.analysis.dependencies.steps import step_row
 from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.analysis.modules.module_calls import EITHER
+from kernelscope.analysis.phases import in_backward
 from kernelscope.errors import InvalidArgumentError, did_you_mean
 from kernelscope.trace import Trace
 
@@ -123,7 +124,10 @@ def check_matches(missing: Collection[str]) -> None:
 def _phases(trace: Trace, graph: Dependencies) -> pl.Series:
     """A number for the step and the phase (forward, backward, optimizer or another) of each GPU operation."""
     phase = gather_rows(trace.gpu_ops["op_row"], trace.ops, "phase")["phase"]
-    of_gpu = classes_of(trace.gpu_ops.select("step", phase=phase)).of
+    passes = trace.gpu_ops.select("step", phase=phase).with_columns(
+        phase=pl.when(in_backward()).then(pl.lit("backward")).otherwise(pl.col("phase").cast(pl.String))
+    )
+    of_gpu = classes_of(passes).of
     of_host = pl.repeat(0, graph.events.height - of_gpu.len(), dtype=of_gpu.dtype, eager=True)
     return pl.concat([of_host, of_gpu])
 

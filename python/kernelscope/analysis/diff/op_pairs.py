@@ -5,6 +5,7 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
+from kernelscope.analysis.phases import in_backward
 from kernelscope.trace import Trace
 
 # What identifies an event in each round, the most specific first.
@@ -71,7 +72,7 @@ def corresponding(before: Trace, after: Trace, steps: pl.DataFrame) -> Pairs:
 def _sequence(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The operators of the paired steps in order, with the rank of their thread by how much runs on it."""
     # Threads are identified by what they do: a backward thread of one may be the busiest of the other.
-    gradients = (pl.col("phase").cast(pl.String) == "backward").fill_null(value=False).mean()
+    gradients = in_backward().fill_null(value=False).mean()
     ranked = (
         ops.group_by("track")
         .agg(pl.len(), pl.col("start_ns", "row").min(), backward=gradients > 0.5)

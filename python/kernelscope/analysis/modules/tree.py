@@ -6,6 +6,7 @@ from kernelscope.analysis.call_tree import CallTree, subtree_sums
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.modules.module_calls import module_calls
 from kernelscope.analysis.modules.paths import hierarchy_calls, with_paths
+from kernelscope.analysis.phases import in_backward
 from kernelscope.trace import Trace
 
 _MEMORY = ("cpu_memory_bytes", "device_memory_bytes")
@@ -59,10 +60,10 @@ def hierarchy_table(trace: Trace, costs: pl.DataFrame | None) -> pl.DataFrame:
     are the times of the operators.
     """
     ops, paths = hierarchy_calls(trace.ops)
-    at = ops.select(op_row="row", path_id="path_id", is_backward=pl.col("phase") == "backward")
+    at = ops.select(op_row="row", path_id="path_id", is_backward=in_backward())
     own = ops.group_by("path_id").agg(
-        pl.col("self_ns").filter(pl.col("phase") != "backward").sum().alias("host_self_ns"),
-        pl.col("self_ns").filter(pl.col("phase") == "backward").sum().alias("backward_host_ns"),
+        pl.col("self_ns").filter(~in_backward()).sum().alias("host_self_ns"),
+        pl.col("self_ns").filter(in_backward()).sum().alias("backward_host_ns"),
         pl.len().cast(pl.Int64).alias("operators"),
     )
     work = trace.gpu_ops.select("op_row", "dur_ns").join(at, on="op_row", how="inner")
@@ -70,7 +71,7 @@ def hierarchy_table(trace: Trace, costs: pl.DataFrame | None) -> pl.DataFrame:
         pl.col("dur_ns").filter(~pl.col("is_backward")).sum().alias("device_self_ns"),
         pl.col("dur_ns").filter("is_backward").sum().alias("backward_device_ns"),
     )
-    members = ops.select("row", call_row="path_id", inside=pl.col("phase") != "backward")
+    members = ops.select("row", call_row="path_id", inside=~in_backward())
     table = paths.with_columns(
         calls=pl.lit(None, pl.Int64), **{column: pl.lit(None, pl.Int64) for column in _MEMORY}
     )

@@ -117,7 +117,9 @@ _NAMES = {
     "state": Column("State", "text", "freed; open: not freed in the recording; older: allocated before it."),
     "parent_op": Column("Inside", "text", "Enclosing operator."),
     "phase": Column(
-        "Phase", "text", "forward, backward, optimizer or other; in serving, prefill, decode or mixed."
+        "Phase",
+        "text",
+        "forward, backward, recompute, optimizer or other; in serving, prefill, decode or mixed.",
     ),
     "source": Column("Source", "text", "recorded by the allocator, or summed from its records."),
     "table": Column("Table", "text", "Table of the trace; `kernelscope schema` documents it."),
@@ -287,8 +289,22 @@ _RATES = {
     "intensity": Column("Intensity", "FLOP/B", "Arithmetic intensity: FLOPs per byte of memory traffic."),
     "attained_pct": Column("Attained", "percent", "Attainable time as a share of the measured time."),
     "mfu_pct": Column(
-        "FLOPs utilisation", "percent", "FLOPs over wall time, relative to the peak of all GPUs."
+        "FLOPs utilisation",
+        "percent",
+        "FLOPs without recomputation over wall time, relative to the peak of all GPUs (MFU).",
     ),
+    "hfu_pct": Column(
+        "With recomputation",
+        "percent",
+        "FLOPs with recomputation over wall time, relative to the peak of all GPUs (HFU).",
+    ),
+    "recompute_flops": Column(
+        "Recomputed", "FLOP", "FLOPs of operators that the backward pass runs again (recomputation)."
+    ),
+    "model_flops_per_s_per_gpu": Column(
+        "Per GPU", "FLOP/s", "FLOPs without recomputation, per second of wall time and GPU."
+    ),
+    "tokens": Column("Tokens", "count", "Tokens of a step."),
     "known_pct": Column(
         "Cost known", "percent", "Share of the GPU time with known FLOPs, including time without an operator."
     ),

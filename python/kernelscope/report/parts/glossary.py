@@ -11,8 +11,8 @@ TEXT_TITLES = {
     "alone": "saving_ns", "with those above": "together_share", "step then": "together_ns",
     "at most": "theoretical_occupancy_pct", "B/s": "bytes_per_s", "before": "op", "bound": "bound",
     "FLOP/B": "intensity", "FLOP/s": "flops_per_s", "known": "known_pct", "limited by": "limited_by",
-    "in steps": "mean_value", "MFU": "mfu_pct", "on the host": "host_total_ns", "over time": "busy_pct",
-    "backward": "backward_device_ns", "peak": "limit_type",
+    "in steps": "mean_value", "MFU": "mfu_pct", "HFU": "hfu_pct", "on the host": "host_total_ns",
+    "over time": "busy_pct", "backward": "backward_device_ns", "peak": "limit_type",
     "reserved": "peak_reserved_bytes", "step p50": "step_p50_ns", "step p90": "step_p90_ns",
     "wall": "total_ns",
 }  # fmt: skip

@@ -42,9 +42,13 @@ def answer(
     gpu: str | None = None,
     peak: Mapping[str, float] | None = None,
     convention: ConventionName = "kernelscope",
+    tokens: int | None = None,
     failures: Sequence[str] = (),
 ) -> RooflineAnswers:
-    """Returns all data of the report; ``failures`` gives the reasons why cost files could not be run."""
+    """Returns all data of the report.
+
+    ``tokens`` is the number of tokens of a step, ``failures`` why cost files could not be run.
+    """
     work = limited_work(trace, convention=convention, gpu=gpu, peak=peak)
     kinds = kind_sums(work)
     findings = cost_findings(kinds)
@@ -57,7 +61,7 @@ def answer(
         devices=work.devices,
         table=summed(trace, work, by),
         coverage=coverage_of(trace, kinds),
-        efficiency=step_efficiency(trace, work),
+        efficiency=step_efficiency(trace, work, tokens),
         findings=findings,
         counters=_measured(trace),
     )

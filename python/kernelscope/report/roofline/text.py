@@ -1,5 +1,6 @@
 """The roofline report as text: tables that fit the terminal."""
 
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -99,11 +100,13 @@ def _efficiency(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
         gpus = "1 GPU" if steps["gpus"][0] == 1 else f"{steps['gpus'][0]} GPUs"
         title = f"FLOPs utilisation of each step: against {_rate(rate)}FLOP/s of {dtype} on {gpus}"
     fields = [
-        Field("MFU", lambda row: "-" if row["mfu_pct"] is None else f"{row['mfu_pct']:.2f} %"),
+        Field("MFU", _percent("mfu_pct", 2)),
+        *([Field("HFU", _percent("hfu_pct", 2))] if steps["recompute_flops"].sum() else []),
         Field("FLOP/s", lambda row: _rate(row["flops_per_s"])),
         Field("FLOP", lambda row: amount(row["flops"])),
         Field("wall", ns("total_ns")),
-        Field("known", lambda row: "-" if row["known_pct"] is None else f"{row['known_pct']:.1f} %"),
+        *([Field("tokens/s", _tokens_per_s)] if steps["tokens"].sum() else []),
+        Field("known", _percent("known_pct", 1)),
     ]
     rows = steps.head(_MOST_STEPS).to_dicts()
     parts: list[RenderableType] = [heading(title), named_table(rows, "step", fields, shape)]
@@ -113,6 +116,14 @@ def _efficiency(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:
         text = "Unknown FLOPs count as 0, so the figures are lower bounds."
         parts.append(note(text, shape))
     return parts
+
+
+def _percent(column: str, digits: int) -> Callable[[dict[str, Any]], str]:
+    return lambda row: "-" if row[column] is None else f"{row[column]:.{digits}f} %"
+
+
+def _tokens_per_s(row: dict[str, Any]) -> str:
+    return "-" if row["tokens_per_s"] is None else format_count(round(row["tokens_per_s"]))
 
 
 def _roofs(answers: RooflineAnswers, shape: Shape) -> list[RenderableType]:

@@ -18,7 +18,8 @@ PAGE = Page(
     "Achieved and attainable performance of each operator, and the time between them.",
 )
 _EFFICIENCY = (
-    "step", "name", "mfu_pct", "flops_per_s", "flops", "total_ns", "known_pct", "peak_flops_per_s",
+    "step", "name", "mfu_pct", "hfu_pct", "flops_per_s", "model_flops_per_s_per_gpu", "flops",
+    "recompute_flops", "total_ns", "tokens", "tokens_per_s", "known_pct", "peak_flops_per_s",
     "peak_type", "gpus",
 )  # fmt: skip
 _COLUMNS = (
