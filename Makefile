@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --requir
 # Declared by a macro, which cargo fmt does not look into.
 FORMAT_MODULES := --edition 2024 $(wildcard crates/traceparse/src/formats/*/mod.rs)
 RUST := $(shell awk -F'"' '/^rust-version/ { print $$2 }' Cargo.toml)
-HAS_RUST := command -v cargo >/dev/null && printf '%s\n' $(RUST) "$$(cargo --version | cut -d' ' -f2)" | sort -CV
+HAS_RUST := command -v cargo >/dev/null && printf '%s\n' $(RUST) "$$(cargo --version 2>/dev/null | cut -d' ' -f2)" | sort -CV
 # bash reads it before each command: it says where Rust is, if that was installed into .venv.
 export BASH_ENV := $(CURDIR)/$(STAMPS)/rust
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print)

@@ -158,10 +158,11 @@ def sequence_parts(trace: Trace, shape: Shape) -> list[RenderableType]:
 
 
 def _sequence_name(row: Mapping[str, Any]) -> str:
-    """The first operators of a sequence, or kernels without one, and their module."""
+    """The first operators of a sequence, or kernels without one, and the module of the first."""
     names = [op or short(kernel, _KERNEL_NAME) for op, kernel in zip(row["ops"], row["kernels"], strict=True)]
     shown = ", ".join(names[:_SHOWN_OPS]) + (", ..." if row["works"] > _SHOWN_OPS else "")
-    return shown if row["module"] is None else f"{shown} in {row['module']}"
+    where = "from" if row["works"] > _SHOWN_OPS else "in"
+    return shown if row["module"] is None else f"{shown} {where} {row['module']}"
 
 
 def sequence_json(trace: Trace) -> str:

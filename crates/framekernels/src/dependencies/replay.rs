@@ -46,9 +46,9 @@ impl Replay {
     /// `own` is for the own time of an event of the host and the execution of a GPU operation, `waiting` for the
     /// launch of a GPU operation and for how long a call waits for one, from 0 to 1. `unknown`, if it is there,
     /// is for waits whose cause was not recorded, and `gap` for the time of a thread outside of any event or since
-    /// another thread, or of a stream between operations, before an event. Nothing waits for GPU operations that are `freed`, if it is there,
-    /// until the next `phase` (a number) of its stream begins. With `changes`, `skipped` has parts of the recording
-    /// that threads do not need: `track`, `start_ns` and `end_ns`.
+    /// another thread, or of a stream between operations, before an event. Nothing waits for GPU operations that are
+    /// `freed`, if it is there, until the next `phase` (a number) of its stream begins. With `changes`, `skipped` has
+    /// parts of the recording that threads do not need: `track`, `start_ns` and `end_ns`.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ import polars as pl
 from kernelscope import _traceparse
 from kernelscope.analysis.dependencies.changes import check_matches, factors, of_step
 from kernelscope.analysis.dependencies.graph import Dependencies, dependencies
-from kernelscope.analysis.dependencies.ranks import what_if_ranks
+from kernelscope.analysis.dependencies.ranks import at_least, what_if_ranks
 from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.dependencies.steps import replayed_steps
 from kernelscope.analysis.grouping import of_every
@@ -59,12 +59,13 @@ def what_if(
     ``"median"`` makes each like the other rank with the median time of a step. ``link:PATTERN`` changes the
     transfer times of hosts. An ``executor`` reads several ranks at once.
 
-    Columns: ``step`` (null in a trace without steps), ``before_ns``, ``after_ns``, ``after_max_ns`` (if
-        waits whose cause was not recorded end no earlier than recorded; if operators whose kernels are fused
-        still take time; if threads still take time outside of events around a graph; if kernels on another
-        GPU gain no more than its memory does, or nothing if their cost is unknown), ``bound_by_after`` (the
-        largest part of the critical path after the change; see :func:`critical_path`). Of several ranks:
-        ``rank``, ``step``, ``before_ns``, ``after_ns``, ``after_max_ns``.
+    Columns: ``step`` (null in a trace without steps), ``before_ns``, ``after_ns``, ``after_max_ns`` (at
+        least ``after_ns``: if waits whose cause was not recorded end no earlier than recorded; if operators
+        whose kernels are fused still take time; if threads still take time outside of events around a graph;
+        if kernels on another GPU gain no more than its memory does, or nothing if their cost is unknown),
+        ``bound_by_after`` (the largest part of the critical path after the change; see
+        :func:`critical_path`). Of several ranks: ``rank``, ``step``, ``before_ns``, ``after_ns``,
+        ``after_max_ns``.
     Units: ns.
     Order: as ``trace.steps``; by rank.
     Raises: InvalidArgumentError: a change is unknown, matches nothing or has an impossible factor, there is
@@ -97,7 +98,7 @@ def _of_trace(trace: Trace, changes: Mapping[str, float | str], step: int | None
         after_max_ns=at_most["end_ns"] - at_most["start_ns"],
         bound_by_after=_bounds(graph, replay, after),
     )
-    return found if step is None else found.filter(pl.col("step") == step)
+    return at_least(found, step)
 
 
 def _bounds(graph: Dependencies, replay: _traceparse.Replay, steps: pl.DataFrame) -> pl.Series:
