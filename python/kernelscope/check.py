@@ -176,11 +176,30 @@ def device_time(trace: Trace) -> Iterator[str]:
 @_law("No moment of a thread counts for two operators.")
 def host_time(trace: Trace) -> Iterator[str]:
     """Compares with the own time of operators and annotations."""
-    ends = trace.ops.select("track", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
-    covered = int(covered_ns(ends, by=["track"])["covered_ns"].sum())
+    covered = _covered_by_operators(trace)
     own = int(analysis.op_table(trace, annotations=True)["host_self_ns"].sum())
     if own > covered:
         yield f"operators have {own:,} ns in {covered:,} ns"
+
+
+def _covered_by_operators(trace: Trace) -> int:
+    """Time of all threads in operators and annotations."""
+    ends = trace.ops.select("track", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns").fill_null(0))
+    return int(covered_ns(ends, by=["track"])["covered_ns"].sum())
+
+
+@_law("The phases of training have all GPU time, and no moment of a thread twice.")
+def phases(trace: Trace) -> Iterator[str]:
+    """Checks by phase, and by micro-batch and step."""
+    total, covered = int(trace.gpu_ops["dur_ns"].sum()), _covered_by_operators(trace)
+    for by in (("phase",), ("micro_batch", "step")):
+        device, host = (
+            analysis.training_phases(trace, by=by).select(pl.col("device_ns", "host_ns").sum()).row(0)
+        )
+        if device != total:
+            yield f"by {', '.join(by)}: {device:,} of {total:,} ns on GPUs"
+        if host > covered:
+            yield f"by {', '.join(by)}: {host:,} ns in {covered:,} ns of threads"
 
 
 @_law("The table of kernels contains the time of all kernels.")
@@ -471,6 +490,7 @@ LAWS = [
     launched,
     device_time,
     host_time,
+    phases,
     opened,
     annotations,
     kernels,

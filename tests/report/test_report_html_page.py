@@ -365,7 +365,7 @@ def test_a_trace_shows_its_tables(tmp_path: Path) -> None:
 
 def test_every_view_shows_itself_without_a_script(tmp_path: Path) -> None:
     views = ks.report.page_views(trace_of(tmp_path, steps=30, name=HOSTILE))
-    assert len(views) == 18
+    assert len(views) == 19
     for name, view in views.items():
         shown = view._repr_html_()
         assert f"<h3>{view.title}</h3>" in shown, name

@@ -77,3 +77,4 @@ from kernelscope.analysis.steps.breakdown import step_breakdown as step_breakdow
 from kernelscope.analysis.steps.breakdown import step_times as step_times
 from kernelscope.analysis.steps.serving import serving_throughput as serving_throughput
 from kernelscope.analysis.timeline import timeline as timeline
+from kernelscope.analysis.training.phases import training_phases as training_phases

@@ -13,7 +13,7 @@ from kernelscope.analysis.dependencies.other_gpu import on_gpu
 from kernelscope.analysis.dependencies.steps import step_row
 from kernelscope.analysis.grouping import classes_of, gather_rows
 from kernelscope.analysis.modules.module_calls import EITHER
-from kernelscope.analysis.phases import in_backward
+from kernelscope.analysis.training.backward import in_backward
 from kernelscope.errors import InvalidArgumentError, did_you_mean
 from kernelscope.trace import Trace
 

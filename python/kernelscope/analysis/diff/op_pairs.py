@@ -5,7 +5,7 @@ from typing import NamedTuple
 import polars as pl
 
 from kernelscope import _traceparse
-from kernelscope.analysis.phases import in_backward
+from kernelscope.analysis.training.backward import in_backward
 from kernelscope.trace import Trace
 
 # What identifies an event in each round, the most specific first.

@@ -6,7 +6,7 @@ from kernelscope.analysis.call_tree import CallTree, subtree_sums
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.modules.module_calls import module_calls
 from kernelscope.analysis.modules.paths import hierarchy_calls, with_paths
-from kernelscope.analysis.phases import in_backward
+from kernelscope.analysis.training.backward import in_backward
 from kernelscope.trace import Trace
 
 _MEMORY = ("cpu_memory_bytes", "device_memory_bytes")

@@ -1,4 +1,4 @@
-"""Recomputation in models trained by the installed PyTorch: as many forward operators as really ran again."""
+"""Models trained by the installed PyTorch: recomputation, micro-batches and phases as they really were."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
+from kernelscope.analysis.training.micro_batches import micro_batches
+from kernelscope.analysis.training.phases import phased
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("PyTorch is not installed", allow_module_level=True)
@@ -176,3 +178,34 @@ def test_gradients_of_gradients_are_not_recomputation(tmp_path: Path) -> None:
     assert again == 0
     assert "recompute" not in trace.ops["phase"]
     assert calls(trace, "aten::gelu_backward")["backward"] >= 2 * BLOCKS
+
+
+def evaluate(model: nn.Module) -> None:
+    with torch.no_grad():
+        model(torch.randn(4, WIDTH))
+
+
+def test_accumulated_gradients_and_phases_with_names(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as profiler:
+        for _ in range(3):
+            model(torch.randn(4, WIDTH)).sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        evaluate(model)
+        torch.save(model.state_dict(), tmp_path / "model.pt")
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    trace = ks.read(tmp_path / "trace.json", strict=True)
+    phases = phased(trace)
+    ops = trace.ops.select("name", "parent_row", phase=phases["phase"], batch=micro_batches(trace))
+    layers = ops.filter(pl.col("name").is_in(["aten::linear", "AddmmBackward0"]))
+    counts = layers.group_by("phase", "batch").len().sort("phase", "batch").rows()
+    passes = [(phase, batch, 2) for phase in ("backward", "forward") for batch in range(3)]
+    assert counts == [*passes[:3], ("evaluation", None, 2), *passes[3:]]
+    clipping = ops.filter(phase="gradient_clipping")["name"].cast(pl.String).to_list()
+    assert "aten::_foreach_norm" in clipping
+    assert "aten::_foreach_mul_" in clipping
+    assert not {"aten::_foreach_norm", "aten::_foreach_mul_"} & set(
+        ops.filter(phase="other")["name"].cast(pl.String)
+    )

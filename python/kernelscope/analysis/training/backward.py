@@ -1,4 +1,4 @@
-"""Phases of training."""
+"""The backward pass."""
 
 import polars as pl
 

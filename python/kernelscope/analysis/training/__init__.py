@@ -1,0 +1,1 @@
+"""Answers for people who train: phases and micro-batches of a step."""

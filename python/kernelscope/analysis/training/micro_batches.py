@@ -1,0 +1,151 @@
+"""The micro-batch of each operator: one of the forward passes of a step, with its backward pass."""
+
+import re
+
+import polars as pl
+
+from kernelscope.analysis.call_tree import innermost, nest
+from kernelscope.analysis.grouping import gather_rows
+from kernelscope.analysis.training.backward import in_backward
+from kernelscope.memo import per_trace
+from kernelscope.trace import Trace
+
+_NAMED = re.compile(r"(?i)^(?:(?:forward|backward) (\d+)|.*\bmicro[-_ ]?batch[-_ #:=]*(\d+).*)$")
+"""Names of a micro-batch: of torch's GPipe schedule, and names such as ``micro_batch 3``."""
+
+_ACTION = re.compile(r"\d+([A-Z_]+?)(\d+)(?=[;)]|$)")
+"""Actions of torch's other schedules: ``PP:0F3`` (stage 0, forward) or ``PP:(1F0;0B2)OVERLAP_F_B``."""
+
+
+@per_trace
+def micro_batches(trace: Trace) -> pl.Series:
+    """Returns the micro-batch of each row of ``ops``, from 0 in each step; null for none.
+
+    A backward pass and the forward operators that it differentiates are one micro-batch. Forward operators
+    without a gradient belong to the micro-batch of the operators after them, or else before them. Annotations
+    that name micro-batches, as pipeline schedules do, decide first. Numbers start again after an optimizer.
+    """
+    ops = trace.ops.select(
+        "row", "track", "start_ns", "sequence", "forward_row", "step", "is_annotation", "name", "activity",
+        "phase",
+        pl.col("dur_ns").fill_null(0),
+        caller=pl.coalesce("caller_track", "track"),
+        around=gather_rows(trace.ops["parent_row"], trace.ops, "phase")["phase"],
+    )  # fmt: skip
+    labels = _labels(ops)
+    runs = _numbered(ops, _engine_runs(ops), labels)
+    found = pl.concat([_of_forward(ops, runs), _of_backward(ops, runs)])
+    found = (
+        ops.select("row")
+        .hstack(_labelled(ops, labels))
+        .join(found, on="row", how="left", maintain_order="left")
+    )
+    # A label may be around two passes.
+    label = pl.when(ops.select(in_backward()).to_series()).then("of_backward").otherwise("of_forward")
+    return found.select(micro_batch=pl.coalesce(label, "micro_batch")).to_series()
+
+
+def _labels(ops: pl.DataFrame) -> pl.DataFrame:
+    """Annotations that name a micro-batch, nested.
+
+    Columns: ``row``, ``parent_row``, ``track``, ``start_ns``, ``dur_ns``, ``of_forward`` and ``of_backward``
+        (which differ where one pass runs beside another).
+    """
+    marks = ops.filter("is_annotation").with_columns(pl.col("name").cast(pl.String))
+    rows: list[tuple[str, int, int]] = []
+    for name in marks["name"].drop_nulls().unique():
+        if name.startswith("PP:"):
+            numbers = {kind.endswith("F"): int(number) for kind, number in _ACTION.findall(name)}
+            if numbers:
+                either = next(iter(numbers.values()))
+                rows.append((name, numbers.get(True, either), numbers.get(False, either)))
+        elif found := _NAMED.match(name):
+            number = int(found[1] or found[2])
+            rows.append((name, number, number))
+    schema = {"name": pl.String, "of_forward": pl.Int32, "of_backward": pl.Int32}
+    found = marks.join(pl.DataFrame(rows, schema, orient="row"), on="name", maintain_order="left")
+    return nest(found.select("row", "track", "start_ns", "dur_ns", "of_forward", "of_backward"))
+
+
+def _labelled(moments: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """The numbers of the label around each moment of a track: ``of_forward``, ``of_backward``."""
+    points = moments.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
+    return gather_rows(innermost(points, labels), labels, "of_forward", "of_backward")
+
+
+def _engine_runs(ops: pl.DataFrame) -> pl.DataFrame:
+    """What the engine of autograd runs, by the call that made it do so: a node in each row.
+
+    The thread that calls it waits until it is done, or runs nodes, too. So what else begins on that thread
+    divides two runs, and so does a node that is younger than all before.
+
+    Columns: ``track``, ``caller``, ``start_ns``, ``end_ns``, ``step``, ``forward_row`` and ``run``. Order: by
+        caller and start.
+    """
+    is_root = in_backward() & ~pl.col("is_annotation") & ~in_backward("around").fill_null(value=False)
+    # A Function may be named as nodes are.
+    is_root &= ~pl.col("row").is_in(ops["forward_row"].drop_nulls().implode())
+    roots = ops.filter(is_root).sort("start_ns")
+    others = ops.filter(~in_backward()).sort("start_ns")
+    others = others.select("start_ns", caller="track", mark=pl.int_range(pl.len()))
+    roots = roots.join_asof(others, on="start_ns", by="caller", check_sortedness=False)
+    roots = roots.sort("caller", "start_ns")
+    is_divided = pl.col("mark").ne_missing(pl.col("mark").shift(1)).over("caller")
+    youngest = pl.col("sequence").cum_max().forward_fill().shift(1).over("caller")
+    is_first = pl.int_range(pl.len()).over("caller") == 0
+    begins = is_first | is_divided | (pl.col("sequence") > youngest).fill_null(value=False)
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    return roots.select(
+        "track", "caller", "start_ns", "step", "forward_row", end_ns=end, run=begins.cum_sum()
+    )
+
+
+def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``micro_batch``.
+
+    Runs that differentiate the same operators are one, as for gradients of gradients.
+    """
+    first = runs.drop_nulls("forward_row").group_by("forward_row").agg(first=pl.col("run").min())
+    runs = runs.join(first, on="forward_row", how="left", maintain_order="left")
+    runs = runs.with_columns(group=pl.coalesce(pl.col("first").min().over("run"), "run"))
+    began = gather_rows(runs["forward_row"], ops, "start_ns")["start_ns"]
+    labelled = _labelled(runs.select("start_ns", track="caller"), labels)["of_backward"]
+    groups = (
+        runs.with_columns(began=began, label=labelled)
+        .group_by("group", maintain_order=True)
+        .agg(
+            pl.col("step").first(),
+            pl.col("label").drop_nulls().first(),
+            began=pl.coalesce(pl.col("began").min(), pl.col("start_ns").min()),
+            start_ns=pl.col("start_ns").min(),
+        )
+        .sort("start_ns")
+    )
+    updates = ops.filter(pl.col("activity") == "optimizer").sort("start_ns")
+    updates = updates.select("start_ns", update=pl.int_range(pl.len()))
+    groups = groups.join_asof(updates, on="start_ns").sort("began")
+    number = pl.int_range(pl.len(), dtype=pl.Int32).over("step", "update")
+    groups = groups.select("group", micro_batch=pl.coalesce("label", number))
+    return runs.join(groups, on="group", how="left", maintain_order="left")
+
+
+def _of_backward(ops: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
+    """``row`` and ``micro_batch`` of what runs inside the nodes."""
+    inside = ops.filter(in_backward()).select("row", "track", "start_ns").sort("start_ns")
+    nodes = runs.select("track", "start_ns", "end_ns", "micro_batch").sort("start_ns")
+    found = inside.join_asof(nodes, on="start_ns", by="track", check_sortedness=False)
+    return found.filter(pl.col("start_ns") <= pl.col("end_ns")).select("row", "micro_batch")
+
+
+def _of_forward(ops: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
+    """``row`` and ``micro_batch`` of forward operators: what their gradients have, or those around them.
+
+    Between two runs of the engine, a thread has run whole forward passes.
+    """
+    linked = runs.drop_nulls("forward_row").unique("forward_row", keep="first")
+    forward = ops.filter(pl.col("phase") == "forward").select("row", "track", "step", "start_ns")
+    forward = forward.join(linked.select(row="forward_row", known="micro_batch"), on="row", how="left")
+    nodes = runs.select("start_ns", track="caller", after="run").sort("start_ns")
+    forward = forward.sort("start_ns").join_asof(nodes, on="start_ns", by="track", check_sortedness=False)
+    known = pl.col("known").backward_fill().forward_fill().over("track", "step", "after")
+    return forward.select("row", micro_batch=known)
