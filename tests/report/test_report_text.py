@@ -328,7 +328,7 @@ def test_safe_drops_what_a_terminal_acts_upon() -> None:
     assert len(safe("x" * 10**7)) < 10**4
 
 
-VIEWS = ["first", "path", "ranks", "collectives", "steps", "clocks", "files", "glossary"]
+VIEWS = ["first", "path", "ranks", "collectives", "dimensions", "steps", "clocks", "files", "glossary"]
 
 
 @pytest.fixture(scope="module")
@@ -475,10 +475,12 @@ def test_ranks_without_steps_and_collectives(tiny: Path, tmp_path: Path) -> None
     views = views_of(tmp_path / "page.html")
     assert [name for name in VIEWS if views[name]["parts"][0].get("missing")] == [
         "collectives",
+        "dimensions",
         "clocks",
     ] or [name for name in VIEWS if views[name]["parts"][0].get("missing")] == [
         "ranks",
         "collectives",
+        "dimensions",
         "steps",
         "clocks",
     ]

@@ -77,4 +77,6 @@ from kernelscope.analysis.steps.breakdown import step_breakdown as step_breakdow
 from kernelscope.analysis.steps.breakdown import step_times as step_times
 from kernelscope.analysis.steps.serving import serving_throughput as serving_throughput
 from kernelscope.analysis.timeline import timeline as timeline
+from kernelscope.analysis.training.dimensions import parallel_dimensions as parallel_dimensions
+from kernelscope.analysis.training.dimensions import rank_layout as rank_layout
 from kernelscope.analysis.training.phases import training_phases as training_phases

@@ -176,13 +176,18 @@ def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
     pair = (pl.min_horizontal(ends), pl.max_horizontal(ends))
     peers = pl.col("source_rank").is_not_null() & pl.col("destination_rank").is_not_null()
     transfer = pl.col("kind").is_in(["send", "recv", "send_recv"])
-    ranks = pl.col("process_group_ranks").str.replace_all(" ", "", literal=True).fill_null("")
-    group = pl.concat_str(pl.col("process_group"), pl.lit(" "), ranks).str.strip_chars_end(" ")
+    group = group_text("process_group", "process_group_ranks")
     if "is_of_unknown_group" in calls.columns:
         # Calls of different ranks that may be of different groups are not matched.
         unknown = pl.format(f"{UNKNOWN_GROUP} (rank {{}})", "rank")
         group = pl.when(pl.col("is_of_unknown_group")).then(unknown).otherwise(group)
     return calls.with_columns(group=group, peer=pl.when(transfer & peers).then(pl.format("{}-{}", *pair)))
+
+
+def group_text(name: str, ranks: str) -> pl.Expr:
+    """Returns the text of a process group from columns with its name and its ranks."""
+    listed = pl.col(ranks).str.replace_all(" ", "", literal=True).fill_null("")
+    return pl.concat_str(pl.col(name), pl.lit(" "), listed).str.strip_chars_end(" ").alias("group")
 
 
 def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from kernelscope.memo import per_trace
 _BY = ("kind", "group_size", "message_bytes")
 _FIGURES = (
     *("ranks_seen", "group_size", "transfer_ns", "skew_ns", "total_ns", "wait_ns", "exposed_ns"),
-    *("algorithm_bytes_per_s", "bus_bytes_per_s"),
+    *("message_bytes", "algorithm_bytes_per_s", "bus_bytes_per_s"),
 )
 _FIRST = ("_rank", "_start_ns", "_row")
 _OF_INSTANCE = ("kind", "name", "group", "group_size", "dtype", "message_bytes", "step", "phase", "peer")
@@ -28,15 +28,17 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
     ``source`` is a list of traces, or a lake of many ranks. Collectives are matched over the ranks by process
     group and sequence number, otherwise by order. Waiting for missing ranks is unknown and not counted.
     ``by`` accepts any columns of ``collective_instances`` that identify a collective: ``kind``, ``name``,
-    ``group``, ``group_size``, ``dtype``, ``message_bytes``, ``step``, ``phase``, ``peer``.
+    ``group``, ``group_size``, ``dtype``, ``message_bytes``, ``step``, ``phase``, ``peer``; and ``dimension``
+    (of parallelism, see ``parallel_dimensions``).
 
     Columns: the columns of ``by``; ``collectives``; ``calls`` (of all ranks); ``total_ns`` (of all calls),
         ``wait_ns`` (part of it spent waiting for late ranks; null if the other ranks are unknown),
-        ``exposed_ns`` (part of it while the device did not compute); ``transfer_p50_ns``,
-        ``transfer_p90_ns``, ``transfer_max_ns`` and ``skew_p50_ns``, ``skew_max_ns`` over the collectives;
-        ``algorithm_bytes_per_s`` and ``bus_bytes_per_s`` (of the median transfer), ``bus_bytes_per_s_min``
-        (of the slowest); ``incomplete`` (number of collectives with missing ranks).
-    Units: ns; bytes per second.
+        ``exposed_ns`` (part of it while the device did not compute); ``bytes`` (of the messages of all
+        collectives); ``transfer_p50_ns``, ``transfer_p90_ns``, ``transfer_max_ns`` and ``skew_p50_ns``,
+        ``skew_max_ns`` over the collectives; ``algorithm_bytes_per_s`` and ``bus_bytes_per_s`` (of the median
+        transfer), ``bus_bytes_per_s_min`` (of the slowest); ``incomplete`` (number of collectives without all
+        ranks).
+    Units: ns; bytes; bytes per second.
     Formula: as ``collective_instances``.
     Order: by total time, longest first.
     Raises: InvalidArgumentError: ``by`` contains an unknown column, or two traces are of one rank.
@@ -44,10 +46,17 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
 
     Example: ``communication([ks.read(p) for p in paths], by=("group", "phase"))``
     """
-    columns = check_by(by, _OF_INSTANCE)
-    instances = instances_in_parts(cluster_of(source)).gather(
-        chosen, list(dict.fromkeys((*columns, *_FIGURES)))
-    )
+    columns = check_by(by, (*_OF_INSTANCE, "dimension"))
+    cluster = cluster_of(source)
+    own = ["group" if column == "dimension" else column for column in columns]
+    instances = instances_in_parts(cluster).gather(chosen, list(dict.fromkeys((*own, *_FIGURES))))
+    if "dimension" in columns:
+        # Its module asks about clusters.
+        from kernelscope.analysis.training.dimensions import parallel_dimensions
+
+        groups = parallel_dimensions(cluster).select("group", "dimension")
+        instances = instances.join(groups, on="group", how="left", maintain_order="left")
+    instances = instances.with_columns(bytes="message_bytes")
     transfer = pl.col("transfer_ns")
     table = instances.group_by(columns).agg(
         pl.len().cast(pl.Int64).alias("collectives"),
@@ -55,6 +64,7 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
         pl.col("total_ns").sum(),
         _sum_if_any("wait_ns"),
         pl.col("exposed_ns").sum(),
+        pl.col("bytes").sum(),
         transfer.median().alias("transfer_p50_ns"),
         transfer.quantile(0.9, interpolation="linear").alias("transfer_p90_ns"),
         transfer.max().alias("transfer_max_ns"),

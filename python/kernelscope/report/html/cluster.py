@@ -10,6 +10,7 @@ import polars as pl
 from kernelscope import analysis
 from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.analysis.ranks.rank_views import rank_cells, sharing
+from kernelscope.report.html.cluster_dimensions import dimensions
 from kernelscope.report.html.cluster_path import critical_path
 from kernelscope.report.html.libraries import check_libraries
 from kernelscope.report.html.page import write_views
@@ -81,8 +82,8 @@ def write_cluster_page(
         sources=sources,
         notes=notes,
     )
-    path = critical_path(source, cluster)
-    views = [look_first(job), path, *(view(job) for view in (ranks, collectives, steps, clocks, files))]
+    views = [look_first(job), critical_path(source, cluster), ranks(job), collectives(job)]
+    views += [dimensions(cluster), steps(job), clocks(job), files(job)]
     write_views(views, out, title=title)
 
 

@@ -93,7 +93,20 @@ def _exposed(cluster: Cluster, steps: pl.DataFrame) -> list[str]:
     if row["wait_ns"] is not None and row["total_ns"]:
         waited = format_percent(row["wait_ns"] / row["total_ns"])
         lines.append(f"{waited} of the time of that collective is waiting for late ranks.")
-    return lines
+    return [*lines, *_by_dimension(cluster)]
+
+
+def _by_dimension(cluster: Cluster) -> list[str]:
+    """The exposed time of each dimension of parallelism, if the process groups tell any."""
+    table = analysis.communication(cluster, by=("dimension",)).sort("exposed_ns", descending=True)
+    total = _total(table.select(pl.col("exposed_ns").sum()))
+    if not total or table["dimension"].null_count() == table.height:
+        return []
+    rows = table.filter(pl.col("exposed_ns") > 0).select(
+        pl.col("dimension").fill_null("unknown"), "exposed_ns"
+    )
+    shares = [f"{name} {format_percent(exposed / total)}" for name, exposed in rows.iter_rows()]
+    return [f"By dimension of parallelism: {', '.join(shares)}."]
 
 
 def _idle(steps: pl.DataFrame) -> list[str]:
