@@ -198,7 +198,9 @@ def test_accumulated_gradients_and_phases_with_names(tmp_path: Path) -> None:
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
     trace = ks.read(tmp_path / "trace.json", strict=True)
     phases = phased(trace)
-    ops = trace.ops.select("name", "parent_row", phase=phases["phase"], batch=micro_batches(trace))
+    ops = trace.ops.select(
+        "name", "parent_row", phase=phases["phase"], batch=micro_batches(trace)["micro_batch"]
+    )
     layers = ops.filter(pl.col("name").is_in(["aten::linear", "AddmmBackward0"]))
     counts = layers.group_by("phase", "batch").len().sort("phase", "batch").rows()
     passes = [(phase, batch, 2) for phase in ("backward", "forward") for batch in range(3)]

@@ -74,7 +74,11 @@ class Training(Events):
         from kernelscope.analysis.training.micro_batches import micro_batches
 
         trace = self.read(folder)
-        ops = trace.ops.with_columns(micro_batches(trace)).filter(pl.col("name") == name).sort("start_ns")
+        ops = (
+            trace.ops.with_columns(micro_batches(trace)["micro_batch"])
+            .filter(pl.col("name") == name)
+            .sort("start_ns")
+        )
         return [(start / 1000, batch) for start, batch in ops.select("start_ns", "micro_batch").iter_rows()]
 
 

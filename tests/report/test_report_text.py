@@ -328,7 +328,18 @@ def test_safe_drops_what_a_terminal_acts_upon() -> None:
     assert len(safe("x" * 10**7)) < 10**4
 
 
-VIEWS = ["first", "path", "ranks", "collectives", "dimensions", "steps", "clocks", "files", "glossary"]
+VIEWS = [
+    "first",
+    "path",
+    "ranks",
+    "collectives",
+    "dimensions",
+    "pipeline",
+    "steps",
+    "clocks",
+    "files",
+    "glossary",
+]
 
 
 @pytest.fixture(scope="module")
@@ -476,11 +487,13 @@ def test_ranks_without_steps_and_collectives(tiny: Path, tmp_path: Path) -> None
     assert [name for name in VIEWS if views[name]["parts"][0].get("missing")] == [
         "collectives",
         "dimensions",
+        "pipeline",
         "clocks",
     ] or [name for name in VIEWS if views[name]["parts"][0].get("missing")] == [
         "ranks",
         "collectives",
         "dimensions",
+        "pipeline",
         "steps",
         "clocks",
     ]

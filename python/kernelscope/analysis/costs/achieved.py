@@ -114,7 +114,7 @@ def efficiency(
 
     ``tokens`` is the number of tokens that a step of a rank processes. Without it, the annotation of the step
     or the batch that the forward pass looks up in the word embedding provides it. ``source`` is a trace, or a
-    list of traces or a lake of many ranks, several of which an ``executor`` reads at once.
+    list of traces or a lake of many ranks. An ``executor`` reads several ranks at once.
 
     Columns: ``step`` (null for a trace without steps, which counts as one; steps with equal numbers, as in
         two profiler cycles, have a row each), ``name``, ``total_ns`` (wall time), ``device_ns`` (all GPU time

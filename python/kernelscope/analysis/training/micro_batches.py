@@ -1,6 +1,7 @@
 """The micro-batch of each operator: one of the forward passes of a step, with its backward pass."""
 
 import re
+from typing import NamedTuple
 
 import polars as pl
 
@@ -13,17 +14,39 @@ from kernelscope.trace import Trace
 _NAMED = re.compile(r"(?i)^(?:(?:forward|backward) (\d+)|.*\bmicro[-_ ]?batch[-_ #:=]*(\d+).*)$")
 """Names of a micro-batch: of torch's GPipe schedule, and names such as ``micro_batch 3``."""
 
-_ACTION = re.compile(r"\d+([A-Z_]+?)(\d+)(?=[;)]|$)")
+_ACTION = re.compile(r"(\d+)([A-Z_]+?)(\d+)(?=[;)]|$)")
 """Actions of torch's other schedules: ``PP:0F3`` (stage 0, forward) or ``PP:(1F0;0B2)OVERLAP_F_B``."""
 
 
+class _Label(NamedTuple):
+    """An annotation that names a micro-batch: for the forward operators and the nodes inside it."""
+
+    name: str
+    of_forward: int
+    of_backward: int
+    forward_stage: int | None = None
+    backward_stage: int | None = None
+    is_weight: bool = False
+
+
+_LABEL = {
+    "name": pl.String, "of_forward": pl.Int32, "of_backward": pl.Int32, "forward_stage": pl.Int32,
+    "backward_stage": pl.Int32, "is_weight": pl.Boolean,
+}  # fmt: skip
+_LABELLED = [*_LABEL][1:]
+
+
 @per_trace
-def micro_batches(trace: Trace) -> pl.Series:
-    """Returns the micro-batch of each row of ``ops``, from 0 in each step; null for none.
+def micro_batches(trace: Trace) -> pl.DataFrame:
+    """Returns the micro-batch of each row of ``ops``.
 
     A backward pass and the forward operators that it differentiates are one micro-batch. Forward operators
     without a gradient belong to the micro-batch of the operators after them, or else before them. Annotations
     that name micro-batches, as pipeline schedules do, decide first. Numbers start again after an optimizer.
+
+    Columns: ``micro_batch`` (from 0 in each step; null for none), ``stage`` (of a pipeline, if an annotation
+        names it), ``is_weight`` (whether its annotation is for gradients of weights alone), ``is_pass``
+        (whether it is inside a node, or inside a forward operator with a gradient).
     """
     ops = trace.ops.select(
         "row", "track", "start_ns", "sequence", "forward_row", "step", "is_annotation", "name", "activity",
@@ -35,42 +58,52 @@ def micro_batches(trace: Trace) -> pl.Series:
     labels = _labels(ops)
     runs = _numbered(ops, _engine_runs(ops), labels)
     found = pl.concat([_of_forward(ops, runs), _of_backward(ops, runs)])
-    found = (
-        ops.select("row")
-        .hstack(_labelled(ops, labels))
-        .join(found, on="row", how="left", maintain_order="left")
+    found = ops.select("row", "phase").join(found, on="row", how="left", maintain_order="left")
+    own = _labelled(ops, labels).rename({"is_weight": "own_is_weight"})
+    # A label may be around two passes, and around the thread that waits for the engine.
+    forward = pl.coalesce("of_forward", "micro_batch"), pl.coalesce("forward_stage", "stage")
+    backward = pl.coalesce("micro_batch", "of_backward"), pl.coalesce("stage", "backward_stage")
+    number, stage = (
+        pl.when(in_backward()).then(late).otherwise(early)
+        for early, late in zip(forward, backward, strict=True)
     )
-    # A label may be around two passes.
-    label = pl.when(ops.select(in_backward()).to_series()).then("of_backward").otherwise("of_forward")
-    return found.select(micro_batch=pl.coalesce(label, "micro_batch")).to_series()
+    return found.hstack(own).select(
+        micro_batch=number,
+        stage=stage,
+        is_weight=pl.coalesce("is_weight", "own_is_weight").fill_null(value=False),
+        is_pass=pl.col("is_pass").fill_null(value=False),
+    )
 
 
 def _labels(ops: pl.DataFrame) -> pl.DataFrame:
     """Annotations that name a micro-batch, nested.
 
-    Columns: ``row``, ``parent_row``, ``track``, ``start_ns``, ``dur_ns``, ``of_forward`` and ``of_backward``
-        (which differ where one pass runs beside another).
+    Columns: ``row``, ``parent_row``, ``track``, ``start_ns``, ``dur_ns``, and the fields of a label.
     """
     marks = ops.filter("is_annotation").with_columns(pl.col("name").cast(pl.String))
-    rows: list[tuple[str, int, int]] = []
-    for name in marks["name"].drop_nulls().unique():
-        if name.startswith("PP:"):
-            numbers = {kind.endswith("F"): int(number) for kind, number in _ACTION.findall(name)}
-            if numbers:
-                either = next(iter(numbers.values()))
-                rows.append((name, numbers.get(True, either), numbers.get(False, either)))
-        elif found := _NAMED.match(name):
-            number = int(found[1] or found[2])
-            rows.append((name, number, number))
-    schema = {"name": pl.String, "of_forward": pl.Int32, "of_backward": pl.Int32}
-    found = marks.join(pl.DataFrame(rows, schema, orient="row"), on="name", maintain_order="left")
-    return nest(found.select("row", "track", "start_ns", "dur_ns", "of_forward", "of_backward"))
+    found = [label for name in marks["name"].drop_nulls().unique() if (label := _label(name))]
+    marks = marks.join(pl.DataFrame(found, _LABEL, orient="row"), on="name", maintain_order="left")
+    return nest(marks.select("row", "track", "start_ns", "dur_ns", *_LABELLED))
+
+
+def _label(name: str) -> _Label | None:
+    if name.startswith("PP:"):
+        actions = [(kind, int(stage), int(number)) for stage, kind, number in _ACTION.findall(name)]
+        if not actions:
+            return None
+        parts = {kind.endswith("F"): (number, stage) for kind, stage, number in actions}
+        either = next(iter(parts.values()))
+        forward, backward = parts.get(True, either), parts.get(False, either)
+        is_weight = all(kind == "W" for kind, _, _ in actions)
+        return _Label(name, forward[0], backward[0], forward[1], backward[1], is_weight)
+    found = _NAMED.match(name)
+    return _Label(name, number := int(found[1] or found[2]), number) if found else None
 
 
 def _labelled(moments: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """The numbers of the label around each moment of a track: ``of_forward``, ``of_backward``."""
+    """The fields of the label around each moment of a track."""
     points = moments.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64))
-    return gather_rows(innermost(points, labels), labels, "of_forward", "of_backward")
+    return gather_rows(innermost(points, labels), labels, *_LABELLED)
 
 
 def _engine_runs(ops: pl.DataFrame) -> pl.DataFrame:
@@ -101,7 +134,7 @@ def _engine_runs(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``micro_batch``.
+    """Adds ``micro_batch``, ``stage`` and ``is_weight``.
 
     Runs that differentiate the same operators are one, as for gradients of gradients.
     """
@@ -109,9 +142,10 @@ def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl
     runs = runs.join(first, on="forward_row", how="left", maintain_order="left")
     runs = runs.with_columns(group=pl.coalesce(pl.col("first").min().over("run"), "run"))
     began = gather_rows(runs["forward_row"], ops, "start_ns")["start_ns"]
-    labelled = _labelled(runs.select("start_ns", track="caller"), labels)["of_backward"]
+    own = _labelled(runs.select("start_ns", track="caller"), labels)
+    runs = runs.with_columns(own["is_weight"], label=own["of_backward"], stage=own["backward_stage"])
     groups = (
-        runs.with_columns(began=began, label=labelled)
+        runs.with_columns(began=began)
         .group_by("group", maintain_order=True)
         .agg(
             pl.col("step").first(),
@@ -130,22 +164,35 @@ def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl
 
 
 def _of_backward(ops: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
-    """``row`` and ``micro_batch`` of what runs inside the nodes."""
+    """What runs inside the nodes: ``row``, ``micro_batch``, ``stage``, ``is_weight`` and ``is_pass``."""
     inside = ops.filter(in_backward()).select("row", "track", "start_ns").sort("start_ns")
-    nodes = runs.select("track", "start_ns", "end_ns", "micro_batch").sort("start_ns")
+    nodes = runs.select("track", "start_ns", "end_ns", "micro_batch", "stage", "is_weight").sort("start_ns")
     found = inside.join_asof(nodes, on="start_ns", by="track", check_sortedness=False)
-    return found.filter(pl.col("start_ns") <= pl.col("end_ns")).select("row", "micro_batch")
+    found = found.filter(pl.col("start_ns") <= pl.col("end_ns"))
+    return found.select("row", "micro_batch", "stage", "is_weight", is_pass=pl.lit(value=True))
 
 
 def _of_forward(ops: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
-    """``row`` and ``micro_batch`` of forward operators: what their gradients have, or those around them.
+    """The same of forward operators: what their gradients have, or the operators around them.
 
     Between two runs of the engine, a thread has run whole forward passes.
     """
     linked = runs.drop_nulls("forward_row").unique("forward_row", keep="first")
-    forward = ops.filter(pl.col("phase") == "forward").select("row", "track", "step", "start_ns")
-    forward = forward.join(linked.select(row="forward_row", known="micro_batch"), on="row", how="left")
+    linked = linked.select(row="forward_row", known="micro_batch", stage="stage")
+    forward = ops.filter(pl.col("phase") == "forward").select("row", "track", "step", "start_ns", "dur_ns")
+    forward = forward.join(linked, on="row", how="left")
     nodes = runs.select("start_ns", track="caller", after="run").sort("start_ns")
     forward = forward.sort("start_ns").join_asof(nodes, on="start_ns", by="track", check_sortedness=False)
-    known = pl.col("known").backward_fill().forward_fill().over("track", "step", "after")
-    return forward.select("row", micro_batch=known)
+    segment = ["track", "step", "after"]
+    until = pl.when(pl.col("known").is_not_null()).then(pl.col("start_ns") + pl.col("dur_ns"))
+    is_pass = (pl.col("start_ns") <= until.cum_max().forward_fill().over(segment)).fill_null(value=False)
+    # What is inside an operator with a gradient belongs to it.
+    number, stage = (
+        pl.when(is_pass)
+        .then(pl.col(name).forward_fill().over(segment))
+        .otherwise(pl.col(name).backward_fill().forward_fill().over(segment))
+        for name in ("known", "stage")
+    )
+    return forward.select(
+        "row", micro_batch=number, stage=stage, is_weight=pl.lit(None, pl.Boolean), is_pass=is_pass
+    )

@@ -70,7 +70,7 @@ def training_phases(trace: Trace, by: str | Sequence[str] = ("phase",)) -> pl.Da
     trace = with_replayed_ops(trace)
     ops = phased(trace)
     if "micro_batch" in columns:
-        ops = ops.with_columns(micro_batches(trace))
+        ops = ops.with_columns(micro_batches(trace)["micro_batch"])
     ops = ops.select("row", "host_ns", *columns)
     host = ops.group_by(columns).agg(operators=pl.len().cast(pl.Int64), host_ns=pl.col("host_ns").sum())
     work = trace.gpu_ops.select("op_row", "dur_ns", is_kernel=pl.col("kind") == "kernel")

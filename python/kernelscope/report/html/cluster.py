@@ -12,6 +12,7 @@ from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.analysis.ranks.rank_views import rank_cells, sharing
 from kernelscope.report.html.cluster_dimensions import dimensions
 from kernelscope.report.html.cluster_path import critical_path
+from kernelscope.report.html.cluster_pipeline import pipeline
 from kernelscope.report.html.libraries import check_libraries
 from kernelscope.report.html.page import write_views
 from kernelscope.report.parts import Fact, Facts, Figure, Group, Note, Part, View
@@ -83,7 +84,7 @@ def write_cluster_page(
         notes=notes,
     )
     views = [look_first(job), critical_path(source, cluster), ranks(job), collectives(job)]
-    views += [dimensions(cluster), steps(job), clocks(job), files(job)]
+    views += [dimensions(cluster), pipeline(source, cluster), steps(job), clocks(job), files(job)]
     write_views(views, out, title=title)
 
 

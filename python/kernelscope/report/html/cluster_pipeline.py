@@ -1,0 +1,93 @@
+"""The pipelines of a job, for its page."""
+
+from typing import Any
+
+import polars as pl
+
+from kernelscope.analysis.ranks.cluster import Cluster, Source
+from kernelscope.analysis.training.pipelines import slots_of, stages_of
+from kernelscope.report.parts import Figure, Note, Part, View
+from kernelscope.report.parts.charts import time_unit
+from kernelscope.report.parts.path_bars import MOST_RANKS
+from kernelscope.report.parts.tables import Table
+from kernelscope.units import format_ns
+
+_TOO_MANY = (
+    f"Slots need all of each rank. For more than {MOST_RANKS}, use kernelscope.analysis.pipeline_stages with "
+    "an executor."
+)
+_COLUMNS = (
+    "rank", "step", "pipeline", "stage", "schedule", "micro_batches", "chunks", "pipeline_ns", "slots_ns",
+    "bubble_ns", "bubble_transfer_ns", "bubble_share", "ideal_share", "over_mean_share",
+)  # fmt: skip
+_PATTERNS = {"forward": "", "backward": "/", "weight": "x"}
+
+
+def pipeline(source: Source, cluster: Cluster) -> View:
+    """Returns the bubble of each rank of a pipeline, and a picture of the longest step."""
+    what = "Micro-batches of the stages of each pipeline, and the time in which a stage computes none."
+    if cluster.ranks.height > MOST_RANKS:
+        return View("pipeline", "Pipeline", what, [Note(_TOO_MANY)])
+    slots = slots_of(source, cluster)
+    stages = stages_of(slots, cluster)
+    if stages.is_empty():
+        text = "No process group is for a pipeline, or no micro-batch has a backward pass."
+        return View("pipeline", "Pipeline", what, [Note(text, missing=True)])
+    explained = "The bubble of each rank and step beside the one of an ideal pipeline of the same schedule."
+    parts: list[Part] = [_picture(slots, stages), Table("stages", "Stages", explained, stages, _COLUMNS)]
+    return View("pipeline", "Pipeline", what, parts)
+
+
+def _picture(slots: pl.DataFrame, stages: pl.DataFrame) -> Figure:
+    """The slots of the longest step of a pipeline."""
+    first, step, length = stages.sort("pipeline_ns", "step").select("pipeline", "step", "pipeline_ns").row(-1)
+    ranks = stages.filter(pipeline=first).unique("rank").sort("stage")["rank"]
+    shown = slots.filter(pl.col("step").eq_missing(step), pl.col("rank").is_in(ranks.implode()))
+    begin = shown.select(pl.col("start_ns").min()).item()
+    size, unit = time_unit(length)
+    last = shown.select(pl.col("micro_batch").max()).item()
+    traces = [
+        _bars(part, direction, begin, size, last)
+        for direction in _PATTERNS
+        if (part := shown.filter(direction=direction)).height
+    ]
+    labels = [f"rank {rank}" for rank in ranks]
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0.1,
+        "xaxis": {"title": {"text": unit}},
+        "yaxis": {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed"},
+    }
+    what = (
+        f"Step {step}, the longest, takes {format_ns(length)}. Colours are micro-batches, gaps are bubbles."
+    )
+    return Figure("schedule", "Schedule", what, traces, layout, height=200 + 22 * len(labels))
+
+
+def _bars(slots: pl.DataFrame, direction: str, begin: int, size: float, last: int) -> dict[str, Any]:
+    batches = slots["micro_batch"].to_list()
+    details = [
+        f"{direction} of micro-batch {batch} in stage {stage}: {format_ns(length)}"
+        for batch, stage, length in slots.select("micro_batch", "stage", "dur_ns").iter_rows()
+    ]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": direction,
+        "y": [f"rank {rank}" for rank in slots["rank"]],
+        "base": ((slots["start_ns"] - begin) / size).round(4).to_list(),
+        "x": (slots["dur_ns"] / size).round(4).to_list(),
+        "text": batches,
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "customdata": details,
+        "hovertemplate": "%{y}, %{customdata}<extra></extra>",
+        "marker": {
+            "color": batches, "colorscale": "Viridis", "cmin": 0, "cmax": max(last, 1),
+            "pattern": {
+                "shape": _PATTERNS[direction], "fillmode": "overlay", "fgcolor": "rgba(255, 255, 255, 0.5)",
+                "size": 6, "solidity": 0.25,
+            },
+            "line": {"width": 1, "color": "white"},
+        },
+    }  # fmt: skip
