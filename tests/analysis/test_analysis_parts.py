@@ -28,6 +28,7 @@ from kernelscope.trace import DTYPES
 QUESTIONS = (
     *("cluster_findings", "stragglers", "communication", "clock_offsets", "collective_instances"),
     *("collective_stragglers", "rank_calls", "rank_steps", "rank_quantiles", "step_pace", "rank_groups"),
+    *("parallel_dimensions", "rank_layout"),
 )
 _STEPS = {"rank": pl.Int64, "step": pl.Int32, "start_ns": pl.Int64, "total_ns": pl.Int64}
 STEP_SCHEMA = {
@@ -126,7 +127,8 @@ def _call(
     times: tuple[int, int, int, int],
 ) -> Any:
     kind, group, size, peer = line
-    said = (rank, row, kind, kind, group, size, *ids, "Float", None if row % 5 == 0 else 4096, peer)
+    described = (size, None if row % 7 == 0 else "mesh_tp")
+    said = (rank, row, kind, kind, group, *described, *ids, "Float", None if row % 5 == 0 else 4096, peer)
     step, start, dur, hidden = times
     issued = start - row * 7_919 % 20_000 if row % 9 == 0 else None
     return (*said, 7, None if row % 9 == 0 else 0, 20, step, "forward", issued, start, dur, hidden, window)

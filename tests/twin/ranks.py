@@ -196,6 +196,7 @@ def communication(instances: Figures, *by: str) -> Figures:
             "total_ns": sum(row["total_ns"] for row in members),
             "wait_ns": sum(waits) if waits else None,
             "exposed_ns": sum(row["exposed_ns"] for row in members),
+            "bytes": sum(row["message_bytes"] or 0 for row in members),
             "transfer_p50_ns": float(median(times)),
             "transfer_p90_ns": float(quantile(times, 0.9) or 0),
             "transfer_max_ns": max(times),

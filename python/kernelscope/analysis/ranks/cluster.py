@@ -17,7 +17,6 @@ from kernelscope.analysis.ranks.collective_calls import (
     CALL_SCHEMA,
     COMMUNICATION,
     communication_calls,
-    group_text,
     keyed,
     lines_of,
     matched,
@@ -120,8 +119,6 @@ class Cluster:
     """One row per complete step of a rank, with its parts."""
     phases: pl.DataFrame
     """One row per phase of a step, for ranks without GPU operations: ``PHASE_SCHEMA``."""
-    groups: pl.DataFrame
-    """Process groups of all ranks: ``group`` (as in ``calls``) and ``description``."""
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
 
@@ -174,7 +171,6 @@ def cluster_of(
         calls=calls,
         steps=steps.filter(is_whole).sort("rank", "start_ns"),
         phases=phases.filter(is_whole),
-        groups=read.gather(_groups).unique(maintain_order=True),
     )
 
 
@@ -352,19 +348,6 @@ def _steps(block: _Block) -> pl.DataFrame:
         .collect()
     )
     return _shifted(found, block.later)
-
-
-def _groups(block: _Block) -> pl.DataFrame:
-    """Names of groups with their descriptions, as the rank lists them, else as its calls have them."""
-    listed = block.tables["process_groups"].select("name", "ranks", "description")
-    of_calls = block.tables["collectives"].select(
-        name="process_group", ranks="process_group_ranks", description="process_group_description"
-    )
-    for table in (listed, of_calls):
-        found = table.drop_nulls().unique().collect().cast(pl.String)
-        if found.height:
-            break
-    return found.select(group_text("name", "ranks"), "description").sort("group", "description")
 
 
 def _phases(block: _Block, hosts: frozenset[int]) -> pl.DataFrame:

@@ -30,6 +30,7 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
     "name": pl.String(),
     "group": pl.String(),
     "group_size": pl.Int64(),
+    "group_description": pl.String(),
     "sequence": pl.Int64(),
     "comms_id": pl.UInt64(),
     "dtype": pl.String(),
@@ -45,10 +46,11 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
     "dur_ns": pl.Int64(),
     "hidden_ns": pl.Int64(),
 }
-"""Columns of ``communication_calls``. ``kind`` is the kind of collective, ``comms_id`` identifies it on all
-ranks, ``peer`` is the pair of ranks of a transfer, ``phase`` is the phase of the calling operator,
-``issued_ns`` the start of the call that passed it to a host thread, ``hidden_ns`` the computation time of the
-device during it."""
+"""Columns of ``communication_calls``. ``kind`` is the kind of collective, ``group_description`` is the text
+by which the program describes the process group, ``comms_id`` identifies the collective on all ranks,
+``peer`` is the pair of ranks of a transfer, ``phase`` is the phase of the calling operator, ``issued_ns``
+the start of the call that passed it to a host thread, ``hidden_ns`` the computation time of the device
+during it."""
 
 # A kernel's name says what it does where no arguments were recorded; the longer names in front. One that
 # sends and receives runs all-to-alls, too: what it moved is not known.
@@ -62,7 +64,7 @@ _KERNELS = {
     "reduce": "reduce",
 }
 _TYPE_IN_KERNEL = r"_(bf16|f16|f32|f64|i8|i32|i64|u32|u64)_"
-_TEXT = ("name", "dtype", "process_group", "process_group_ranks")
+_TEXT = ("name", "dtype", "process_group", "process_group_ranks", "process_group_description")
 _NUMBERS = (
     "bytes", "in_elements", "out_elements", "group_size", "source_rank", "destination_rank", "sequence",
     "comms_id",
@@ -176,18 +178,22 @@ def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
     pair = (pl.min_horizontal(ends), pl.max_horizontal(ends))
     peers = pl.col("source_rank").is_not_null() & pl.col("destination_rank").is_not_null()
     transfer = pl.col("kind").is_in(["send", "recv", "send_recv"])
-    group = group_text("process_group", "process_group_ranks")
+    ranks = pl.col("process_group_ranks").str.replace_all(" ", "", literal=True).fill_null("")
+    group = pl.concat_str(pl.col("process_group"), pl.lit(" "), ranks).str.strip_chars_end(" ")
     if "is_of_unknown_group" in calls.columns:
         # Calls of different ranks that may be of different groups are not matched.
         unknown = pl.format(f"{UNKNOWN_GROUP} (rank {{}})", "rank")
         group = pl.when(pl.col("is_of_unknown_group")).then(unknown).otherwise(group)
-    return calls.with_columns(group=group, peer=pl.when(transfer & peers).then(pl.format("{}-{}", *pair)))
-
-
-def group_text(name: str, ranks: str) -> pl.Expr:
-    """Returns the text of a process group from columns with its name and its ranks."""
-    listed = pl.col(ranks).str.replace_all(" ", "", literal=True).fill_null("")
-    return pl.concat_str(pl.col(name), pl.lit(" "), listed).str.strip_chars_end(" ").alias("group")
+    listed = tables["process_groups"].select(
+        "rank", process_group=pl.col("name").cast(pl.String), listed=pl.col("description").cast(pl.String)
+    )
+    listed = listed.unique(["rank", "process_group"], keep="first", maintain_order=True).collect()
+    calls = calls.join(listed, on=["rank", "process_group"], how="left", maintain_order="left")
+    return calls.with_columns(
+        group=group,
+        group_description=pl.coalesce("process_group_description", "listed"),
+        peer=pl.when(transfer & peers).then(pl.format("{}-{}", *pair)),
+    )
 
 
 def _with_inputs(tables: RankTables, calls: pl.DataFrame, unsized: pl.DataFrame) -> pl.DataFrame:

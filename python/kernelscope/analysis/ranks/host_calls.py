@@ -30,7 +30,7 @@ def host_calls(tables: RankTables) -> pl.DataFrame:
         .filter(runs_on_host(pl.col("name")))
         .select(*_ON, "pid", "step", "phase", "start_ns", "dur_ns")
     )
-    texts = pl.col("name", "dtype", "process_group", "process_group_ranks").cast(pl.String)
+    texts = pl.col("name", "dtype", "^process_group.*$").cast(pl.String)
     told = tables["collectives"].filter(pl.col("source").cast(pl.String) == "op")
     calls = own.join(told.select(*_ON, "call_row", texts, *_NUMBERS), on=_ON).collect()
     callers = tables["ops"].filter(pl.col("row").is_in(calls["call_row"].implode()))

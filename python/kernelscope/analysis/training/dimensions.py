@@ -57,9 +57,9 @@ def parallel_dimensions(source: "Source | Cluster") -> pl.DataFrame:
 @per_trace
 def _groups(cluster: Cluster) -> pl.DataFrame:
     traffic = cluster.calls.gather(_traffic)
+    described = traffic.drop_nulls(["group", "description"]).sort("group", "description")
+    descriptions = dict(described.unique("group", keep="first").select("group", "description").iter_rows())
     traffic = traffic.group_by("group", "kind", "phase").agg(pl.col("calls", "bytes").sum())
-    described = cluster.groups.drop_nulls("description").unique("group", keep="first", maintain_order=True)
-    descriptions = dict(described.select("group", "description").iter_rows())
     sums = traffic.group_by("group").agg(pl.col("calls", "bytes").sum())
     rows: list[tuple[object, ...]] = []
     for group in sums["group"].drop_nulls().sort():
@@ -75,14 +75,18 @@ def _groups(cluster: Cluster) -> pl.DataFrame:
 
 
 def _traffic(calls: pl.DataFrame) -> pl.DataFrame:
-    """Calls and bytes of each group by kind and phase, without control messages."""
+    """Calls and bytes of each group by kind and phase, without control messages, and its description."""
     is_large = pl.col("message_bytes").fill_null(_MOST_CONTROL_BYTES + 1) > _MOST_CONTROL_BYTES
     texts = pl.col("group", "kind", "phase").cast(pl.String)
     return (
         calls.filter(is_large)
         .with_columns(texts)
         .group_by("group", "kind", "phase")
-        .agg(calls=pl.len().cast(pl.Int64), bytes=pl.col("message_bytes").sum())
+        .agg(
+            calls=pl.len().cast(pl.Int64),
+            bytes=pl.col("message_bytes").sum(),
+            description=pl.col("group_description").cast(pl.String).drop_nulls().min(),
+        )
     )
 
 
