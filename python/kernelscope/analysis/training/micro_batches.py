@@ -11,7 +11,7 @@ from kernelscope.analysis.training.backward import in_backward
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
-_NAMED = re.compile(r"(?i)^(?:(?:forward|backward) (\d+)|.*\bmicro[-_ ]?batch[-_ #:=]*(\d+).*)$")
+_NAMED = re.compile(r"(?:Forward|Backward) (\d+)$|(?i:.*\bmicro[-_ ]?batch[-_ #:=]*(\d+))")
 """Names of a micro-batch: of torch's GPipe schedule, and names such as ``micro_batch 3``."""
 
 _ACTION = re.compile(r"(\d+)([A-Z_]+?)(\d+)(?=[;)]|$)")

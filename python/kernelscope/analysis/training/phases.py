@@ -151,13 +151,14 @@ def _clipping(trace: Trace) -> pl.DataFrame:
         caller=pl.coalesce("caller_track", "track"), end_ns=end,
     ).sort("start_ns")  # fmt: skip
     updates = ops.filter(pl.col("is_annotation"), pl.col("phase") == "optimizer")
-    updates = updates.select("track", "start_ns", until_ns="start_ns")
     gradients = ops.filter(in_backward()).select("start_ns", track="caller", since_ns="start_ns")
+    updates = updates.join_asof(gradients, on="start_ns", by="track", check_sortedness=False)
+    updates = updates.select("track", "start_ns", until_ns="start_ns", last_ns="since_ns")
     parts = ops.filter(pl.col("name").is_in(_NORMS), pl.col("phase") == "other")
     parts = parts.join_asof(gradients, on="start_ns", by="track", check_sortedness=False)
-    parts = parts.join_asof(
-        updates, on="start_ns", by="track", strategy="forward", check_sortedness=False
-    ).drop_nulls(["since_ns", "until_ns"])
+    parts = parts.join_asof(updates, on="start_ns", by="track", strategy="forward", check_sortedness=False)
+    # Other norms may be logged between two steps.
+    parts = parts.filter(pl.col("since_ns") == pl.col("last_ns"))
     is_norm = pl.col("name").is_in(_NORMS[:3])
     first = pl.col("start_ns").filter(is_norm).min()
     found = parts.group_by("track", "until_ns").agg(start_ns=first, end_ns=pl.col("end_ns").max())

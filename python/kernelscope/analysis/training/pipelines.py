@@ -9,6 +9,7 @@ from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.intervals import Intervals, merged
 from kernelscope.analysis.ranks.clocks import shifts
 from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, windows_of
+from kernelscope.analysis.ranks.collective_calls import TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.ranks.parts import Workshop
 from kernelscope.analysis.training.backward import in_backward
@@ -94,7 +95,7 @@ def _of_window(window: Window) -> pl.DataFrame:
 
 
 def pipeline_stages(source: "Source", *, executor: Executor | None = None) -> pl.DataFrame:
-    """The bubble of each rank of a pipeline in each step, beside the one of an ideal pipeline.
+    """The bubble of each rank of a pipeline in each complete step, beside the one of an ideal pipeline.
 
     The pipeline lasts from the first slot of its ranks to the last. In its bubble, a rank computes no
     micro-batch. The ideal share assumes that all slots of a direction take equally long, that a backward pass
@@ -118,6 +119,8 @@ def pipeline_stages(source: "Source", *, executor: Executor | None = None) -> pl
 
 def stages_of(slots: pl.DataFrame, cluster: Cluster) -> pl.DataFrame:
     """Returns the rows of :func:`pipeline_stages` for known slots."""
+    complete = cluster.steps.select("rank", "step").unique()
+    slots = slots.join(complete, on=["rank", "step"], how="semi", nulls_equal=True)
     places = _pipelines(cluster)
     known = pl.DataFrame(
         [(rank, *place) for rank, place in places.items()],
@@ -153,7 +156,10 @@ def _transfers(cluster: Cluster, slots: pl.DataFrame, spans: pl.DataFrame) -> pl
     Columns: ``rank``, ``step``, ``bubble_transfer_ns``.
     """
     groups = parallel_dimensions(cluster).filter(dimension="pp")["group"]
-    calls = rank_calls(cluster).filter(pl.col("group").cast(pl.String).is_in(groups.implode()))
+    calls = rank_calls(cluster).filter(
+        pl.col("group").cast(pl.String).is_in(groups.implode()),
+        pl.col("kind").cast(pl.String).is_in(TRANSFERS),
+    )
     of_rank = slots.select("rank", "step", "pipeline").unique()
     calls = calls.select("rank", "step", "start_ns", end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     calls = calls.join(of_rank, on=["rank", "step"], nulls_equal=True)
