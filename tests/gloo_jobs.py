@@ -171,21 +171,40 @@ def train(
     for _ in range(3):
         step()
     path = Path(folder) / f"{kind}-rank{rank}.json"
+
+    def timed(number: int) -> None:
+        sleep.is_due = rank == LATE_RANK and number % 2 == 1
+        step()
+
+    record(timed, steps, path, record_shapes=True)
+
+
+def record(step: Callable[[int], None], steps: int, path: Path, *, record_shapes: bool = False) -> None:
+    """Records steps after a first one, writes their trace to ``path`` with ``.gz``, and leaves the job."""
     with profile(
         activities=[ProfilerActivity.CPU],
-        record_shapes=True,
+        record_shapes=record_shapes,
         schedule=schedule(wait=0, warmup=1, active=steps, repeat=1),
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
     ) as profiler:
         for number in range(steps + 1):
-            sleep.is_due = rank == LATE_RANK and number % 2 == 1
-            step()
+            step(number)
             profiler.step()
     with gzip.open(f"{path}.gz", "wb") as packed:
         packed.write(path.read_bytes())
     path.unlink()
     dist.barrier()
     dist.destroy_process_group()
+
+
+def spawn(train: Callable[..., None], kind: str, ranks: int, folder: Path, *more: Any) -> list[Path]:
+    """Trains in one process per rank, with a free port, and returns the traces of the ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.multiprocessing.spawn(train, (kind, ranks, str(folder), port, *more), nprocs=ranks)
+    return [folder / f"{kind}-rank{rank}.json.gz" for rank in range(ranks)]
 
 
 def run(
@@ -199,13 +218,7 @@ def run(
     width: int = WIDTH,
 ) -> list[Path]:
     """Runs a job that is late in one of ``PHASES``, and returns the traces of its ranks."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    asked = (kind, ranks, str(folder), port, delay_s, steps, phase, width)
-    torch.multiprocessing.spawn(train, asked, nprocs=ranks)
-    return [folder / f"{kind}-rank{rank}.json.gz" for rank in range(ranks)]
+    return spawn(train, kind, ranks, folder, delay_s, steps, phase, width)
 
 
 def main() -> None:

@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -17,7 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import nn, optim
 from torch.distributed import pipelining
-from torch.profiler import ProfilerActivity, profile, schedule
+
+from gloo_jobs import record, spawn
 
 WIDTH = 16
 BATCH = 4
@@ -87,33 +86,14 @@ def train(rank: int, kind: str, ranks: int, folder: str, port: int, micro_batche
 
     for _ in range(2):
         step()
-    path = Path(folder) / f"{kind}-rank{rank}.json"
-    with profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=0, warmup=1, active=steps, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
-    ) as profiler:
-        for _ in range(steps + 1):
-            step()
-            profiler.step()
-    with gzip.open(f"{path}.gz", "wb") as packed:
-        packed.write(path.read_bytes())
-    path.unlink()
-    dist.barrier()
-    dist.destroy_process_group()
+    record(lambda _: step(), steps, Path(folder) / f"{kind}-rank{rank}.json")
 
 
 def run(
     kind: str, ranks: int, folder: Path, *, micro_batches: int = MICRO_BATCHES, steps: int = 2
 ) -> list[Path]:
     """Runs a job, and returns the traces of its ranks."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    asked = (kind, ranks, str(folder), port, micro_batches, steps)
-    torch.multiprocessing.spawn(train, asked, nprocs=ranks)
-    return [folder / f"{kind}-rank{rank}.json.gz" for rank in range(ranks)]
+    return spawn(train, kind, ranks, folder, micro_batches, steps)
 
 
 def main() -> None:

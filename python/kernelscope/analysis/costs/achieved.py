@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from typing import Any
 
 import polars as pl
 
@@ -11,6 +12,7 @@ from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ranks.cluster import Source, Window, one_trace, windows_of
 from kernelscope.analysis.ranks.parts import Workshop
+from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.analysis.steps.occurrences import step_places
 from kernelscope.analysis.steps.tokens import embedded_tokens
 from kernelscope.costs import ConventionName
@@ -132,29 +134,22 @@ def efficiency(
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     Example: ``efficiency(trace, gpu="h100-sxm5")["mfu_pct"].mean()``
     """
-    peak = None if peak is None else dict(peak)
     trace = one_trace(source)
     if trace is not None:
         return step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), tokens)
-    tasks = [(window, gpu, peak, convention, tokens) for window in windows_of(source)]
+    options = {"gpu": gpu, "peak": peak, "convention": convention, "tokens": tokens}
+    tasks = [(window, options) for window in windows_of(source)]
     return pl.concat(Workshop(executor=executor).run(_of_window, tasks)).sort("rank", maintain_order=True)
 
 
-def _of_window(
-    window: Window,
-    gpu: str | None,
-    peak: Mapping[str, float] | None,
-    convention: ConventionName,
-    tokens: int | None,
-) -> pl.DataFrame:
-    trace = window.trace()
-    found = step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), tokens)
-    return found.select(pl.lit(window.rank, pl.Int64).alias("rank"), pl.all())
+def _of_window(window: Window, options: Mapping[str, Any]) -> pl.DataFrame:
+    rank = pl.lit(window.rank, pl.Int64).alias("rank")
+    return efficiency(window.trace(), **options).select(rank, pl.all())
 
 
 def step_efficiency(trace: Trace, limited: LimitedWork, tokens: int | None = None) -> pl.DataFrame:
     """Returns the rows of :func:`efficiency` for operations with known limits."""
-    if (trace.ops["phase"] == "recompute").any():
+    if (with_replayed_ops(trace).ops["phase"] == "recompute").any():
         limited = refined(trace, limited, ["phase"])
         recomputed = pl.col("flops").filter(pl.col("by_phase") == "recompute").sum()
     else:

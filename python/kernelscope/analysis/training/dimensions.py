@@ -184,12 +184,10 @@ def rank_layout(source: "Source | Cluster") -> pl.DataFrame:
     for dimension, ranks in groups.select("dimension", "ranks").iter_rows():
         for place, rank in enumerate(ranks):
             places.setdefault((dimension, rank), place)
-    known = cluster.ranks.select(
-        "rank", "host", *(pl.col(c) for c in DIMENSIONS if c in cluster.ranks.columns)
-    )
-    found = [
+    # No label has a place in sharded data parallelism.
+    known = cluster.ranks.with_columns(fsdp=pl.lit(None, pl.Int64))
+    found = (
         pl.Series(dimension, [places.get((dimension, rank)) for rank in known["rank"]], dtype=pl.Int64)
         for dimension in DIMENSIONS
-    ]
-    labelled = [known[own.name].fill_null(own) if own.name in known.columns else own for own in found]
-    return known.select("rank", "host").hstack(labelled)
+    )
+    return known.select("rank", "host", *(known[own.name].fill_null(own) for own in found))

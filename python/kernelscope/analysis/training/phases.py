@@ -38,14 +38,9 @@ _FRAMES = {
 }
 """Names of Python frames."""
 
-_NORMS = (
-    "aten::_foreach_norm",
-    "aten::linalg_vector_norm",
-    "aten::norm",
-    "aten::_foreach_mul_",
-    "aten::mul_",
-)
-"""What ``torch.nn.utils.clip_grad_norm_`` computes, the norms first."""
+_NORMS = ("aten::_foreach_norm", "aten::linalg_vector_norm", "aten::norm")
+_PRODUCTS = ("aten::_foreach_mul_", "aten::mul_")
+"""Operators with which ``torch.nn.utils.clip_grad_norm_`` measures gradients, and limits them."""
 
 
 def training_phases(trace: Trace, by: str | Sequence[str] = ("phase",)) -> pl.DataFrame:
@@ -147,20 +142,19 @@ def _clipping(trace: Trace) -> pl.DataFrame:
     """From the first norm after a backward pass to the last product before the step of the optimizer."""
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
     ops = trace.ops.select(
-        "track", "start_ns", "is_annotation", pl.col("name", "phase").cast(pl.String),
+        "track", "start_ns", "is_annotation", "name", "phase",
         caller=pl.coalesce("caller_track", "track"), end_ns=end,
     ).sort("start_ns")  # fmt: skip
     updates = ops.filter(pl.col("is_annotation"), pl.col("phase") == "optimizer")
     gradients = ops.filter(in_backward()).select("start_ns", track="caller", since_ns="start_ns")
     updates = updates.join_asof(gradients, on="start_ns", by="track", check_sortedness=False)
     updates = updates.select("track", "start_ns", until_ns="start_ns", last_ns="since_ns")
-    parts = ops.filter(pl.col("name").is_in(_NORMS), pl.col("phase") == "other")
+    parts = ops.filter(pl.col("name").is_in([*_NORMS, *_PRODUCTS]), pl.col("phase") == "other")
     parts = parts.join_asof(gradients, on="start_ns", by="track", check_sortedness=False)
     parts = parts.join_asof(updates, on="start_ns", by="track", strategy="forward", check_sortedness=False)
     # Other norms may be logged between two steps.
     parts = parts.filter(pl.col("since_ns") == pl.col("last_ns"))
-    is_norm = pl.col("name").is_in(_NORMS[:3])
-    first = pl.col("start_ns").filter(is_norm).min()
+    first = pl.col("start_ns").filter(pl.col("name").is_in(_NORMS)).min()
     found = parts.group_by("track", "until_ns").agg(start_ns=first, end_ns=pl.col("end_ns").max())
     found = found.drop_nulls("start_ns")
     length = pl.col("end_ns") - pl.col("start_ns")
