@@ -202,6 +202,17 @@ def phases(trace: Trace) -> Iterator[str]:
             yield f"by {', '.join(by)}: {host:,} ns in {covered:,} ns of threads"
 
 
+@_law("A step waits no longer for sharded parameters than it lasts.")
+def sharding(trace: Trace) -> Iterator[str]:
+    """Checks the waits of complete steps."""
+    waits = pl.sum_horizontal("forward_wait_ns", "backward_wait_ns", "reduce_wait_ns")
+    steps = trace.steps.filter(~pl.col("is_partial")).group_by("step").agg(pl.col("total_ns").max())
+    found = analysis.fsdp_steps(trace).join(steps, on="step", nulls_equal=True)
+    for step, wait_ns, total_ns in found.select("step", waits, "total_ns").iter_rows():
+        if wait_ns > total_ns:
+            yield f"step {step} waits {wait_ns:,} of {total_ns:,} ns"
+
+
 @_law("The table of kernels contains the time of all kernels.")
 def kernels(trace: Trace) -> Iterator[str]:
     """Checks by name, by operator and by launch."""

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from advice_programs import H100
 from simulated import Simulated
+from simulated_sharding import Sharded
 
 import kernelscope as ks
 from events import V100
@@ -206,6 +207,16 @@ def half_hidden(program: Simulated, cause: bool) -> None:
     program.run("ncclDevKernel_AllReduce", 180, stream=9, after=program.busy[7] - (30 if cause else 180))
 
 
+def gathering(program: Simulated, cause: bool) -> None:
+    assert isinstance(program, Sharded)
+    program.train(6, gather=400 if cause else 20, compute=150, reduce=20)
+
+
+def reducing(program: Simulated, cause: bool) -> None:
+    assert isinstance(program, Sharded)
+    program.train(6, gather=20, compute=150, reduce=600 if cause else 20)
+
+
 PAIRS: dict[str, tuple[Build, dict[str, Any]]] = {
     "data_loading": (loading, V100),
     "launch_bound": (launching, V100),
@@ -230,6 +241,8 @@ PAIRS: dict[str, tuple[Build, dict[str, Any]]] = {
     "allocator_calls": (allocating, V100),
     "communication": (communicating, V100),
     "exposed_communication": (half_hidden, V100),
+    "late_all_gathers": (gathering, V100),
+    "late_reductions": (reducing, V100),
 }
 
 # What nobody can say the worth of, or what always is part of another finding.
@@ -244,7 +257,7 @@ def simulated(
     build: Build, device: dict[str, Any], folder: Path, *, cause: bool
 ) -> tuple[float, pl.DataFrame]:
     """How long a program takes, in us, and what is recommended for it."""
-    program = Simulated(device)
+    program = Sharded(device)
     for _ in range(2):
         program.begin()
         build(program, cause)

@@ -33,6 +33,8 @@ ANSWERS = {
     "training_phases",
     "training_micro_batches",
     "training_recomputed",
+    "fsdp_units",
+    "fsdp_steps",
     "ops",
     "ops_by_shape",
     "kernels",

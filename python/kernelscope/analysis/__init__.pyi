@@ -82,3 +82,6 @@ from kernelscope.analysis.training.dimensions import rank_layout as rank_layout
 from kernelscope.analysis.training.phases import training_phases as training_phases
 from kernelscope.analysis.training.pipelines import pipeline_slots as pipeline_slots
 from kernelscope.analysis.training.pipelines import pipeline_stages as pipeline_stages
+from kernelscope.analysis.training.sharding import fsdp_collectives as fsdp_collectives
+from kernelscope.analysis.training.sharding import fsdp_steps as fsdp_steps
+from kernelscope.analysis.training.sharding import fsdp_units as fsdp_units

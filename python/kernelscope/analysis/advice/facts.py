@@ -11,7 +11,7 @@ from kernelscope.analysis.advice.savings import Change, Savings
 from kernelscope.analysis.advice.waits import REPLAYS, Gaps, classified_gaps
 from kernelscope.analysis.gpu.time import temporal_breakdown
 from kernelscope.analysis.gpu.work import GpuWork
-from kernelscope.analysis.grouping import classes_of, positions, sum_by_group
+from kernelscope.analysis.grouping import classes_of, gather_rows, positions, sum_by_group
 from kernelscope.analysis.intervals import Intervals, merged
 from kernelscope.analysis.kernels.tensor_cores import is_nvidia, kernel_flags
 from kernelscope.analysis.memory.records import AllocatorRecords
@@ -242,6 +242,24 @@ class Facts:
         """Communication operations on GPUs in complete steps: ``row``, ``device``, ``dur_ns``."""
         marks = self.trace.gpu_ops["is_communication"].fill_null(value=False)
         return self.rows_of(marks if self._are_inside is None else marks & self._are_inside)
+
+    @cached_property
+    def sharded(self) -> pl.DataFrame:
+        """Collectives of sharded parameters on GPUs in complete steps: the columns of ``fsdp_collectives``,
+        and ``device``."""
+        from kernelscope.analysis.training.sharding import collectives_of_trace
+
+        found = self.inside(collectives_of_trace(self.trace))
+        found = found.hstack(gather_rows(found["row"], self.trace.gpu_ops, "device"))
+        return found.drop_nulls("device")
+
+    def sharded_causes(self, device: int | None, exposed_ns: int) -> list[str]:
+        """Returns the rules about sharded parameters that explain half of the exposed communication."""
+        waits = self.sharded.filter(pl.col("device").eq_missing(device))
+        is_gather = pl.col("kind") == "all_gather"
+        rules = {"late_all_gathers": is_gather, "late_reductions": ~is_gather}
+        waited = {name: int(waits.filter(own)["wait_ns"].sum()) for name, own in rules.items()}
+        return [name for name, ns in waited.items() if 2 * ns >= exposed_ns]
 
     @cached_property
     def updates(self) -> pl.Series:

@@ -16,6 +16,7 @@ from kernelscope.analysis.advice import (
     program_rules,
     rank_rules,
     roofline_rules,
+    sharding_rules,
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Rule
@@ -25,8 +26,8 @@ from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 _MODULES = (
-    plugin_rules, rank_rules, launching_rules, copy_rules, kernel_rules, attention_rules, roofline_rules,
-    compile_rules, program_rules,
+    plugin_rules, rank_rules, sharding_rules, launching_rules, copy_rules, kernel_rules, attention_rules,
+    roofline_rules, compile_rules, program_rules,
 )  # fmt: skip
 _OF_PLUGIN = tuple(found for found in vars(plugin_rules).values() if isinstance(found, Rule))
 _OF_RANKS = (rank_rules.straggler, rank_rules.uneven_ranks)

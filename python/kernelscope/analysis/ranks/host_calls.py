@@ -53,10 +53,18 @@ def computing_on_host(tables: RankTables, ranks: pl.Series) -> pl.DataFrame:
 
     Columns: ``rank``, ``start_ns``, ``dur_ns``.
     """
-    ops = tables["ops"].filter(pl.col("rank").is_in(ranks.implode()), ~pl.col("is_annotation"))
     communicates = (pl.col("activity").cast(pl.String) == "communication").fill_null(value=False)
-    ops = ops.select(*_ON, "parent_row", "start_ns", "dur_ns", communicates=communicates).collect()
-    leaves = ops.join(ops.select("rank", row="parent_row"), on=_ON, how="anti")
+    ops = tables["ops"].filter(pl.col("rank").is_in(ranks.implode())).select(
+        *_ON, "parent_row", "is_annotation", "start_ns", "dur_ns", communicates=communicates
+    ).collect()  # fmt: skip
+    marks, ops = ops.filter("is_annotation"), ops.filter(~pl.col("is_annotation"))
+    parents = found = ops.select("rank", row="parent_row").drop_nulls().unique()
+    # Operators inside an annotation are inside the operator around it.
+    while found.height:
+        around = marks.join(found, on=_ON, how="semi").select("rank", row="parent_row").drop_nulls()
+        found = around.unique().join(parents, on=_ON, how="anti")
+        parents = pl.concat([parents, found])
+    leaves = ops.join(parents, on=_ON, how="anti")
     return leaves.filter(~pl.col("communicates")).select("rank", "start_ns", "dur_ns")
 
 

@@ -12,7 +12,8 @@ TEXT_TITLES = {
     "at most": "theoretical_occupancy_pct", "B/s": "bytes_per_s", "before": "op", "bound": "bound",
     "FLOP/B": "intensity", "FLOP/s": "flops_per_s", "known": "known_pct", "limited by": "limited_by",
     "in steps": "mean_value", "MFU": "mfu_pct", "HFU": "hfu_pct", "on the host": "host_total_ns",
-    "over time": "busy_pct", "backward": "backward_device_ns", "peak": "limit_type",
+    "over time": "busy_pct", "waits forward": "forward_wait_ns", "waits backward": "backward_wait_ns",
+    "at the end": "reduce_wait_ns", "backward": "backward_device_ns", "peak": "limit_type",
     "reserved": "peak_reserved_bytes", "step p50": "step_p50_ns", "step p90": "step_p90_ns",
     "wall": "total_ns",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Training: time by phase and micro-batch, and recomputation."""
+"""Training: time by phase and micro-batch, recomputation, and sharded parameters."""
 
 import polars as pl
 from rich.console import RenderableType
@@ -9,17 +9,24 @@ from kernelscope.report.parts import Note, Page, Part
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note, ns, share
 from kernelscope.trace import Trace
-from kernelscope.units import format_percent
+from kernelscope.units import format_bytes, format_percent
 
 ORDER = 107
 TEXT_ORDER = 11
 TABLES = ("ops",)
-PAGE = Page("training", "Training", "Time by phase and micro-batch of training, and recomputation.")
+PAGE = Page(
+    "training", "Training", "Time by phase and micro-batch, recomputation, and sharded parameters."
+)  # fmt: skip
 
 _ABSENT = "No operator belongs to a backward pass, so this trace has no training."
 _COMPILED = "Recomputation inside kernels of torch.compile is not recorded, so it counts for their phase."
 _NO_OPERATOR = "no operator"
+_NO_UNIT = "unknown"
 _COLUMNS = ("device_ns", "device_share", "kernels", "host_ns", "operators")
+_UNITS = (
+    "fsdp_unit", "bytes", "gathers", "gather_ns", "prefetched_share", "forward_wait_ns", "backward_wait_ns",
+    "held_ns", "reduces", "reduce_ns", "reduce_wait_ns",
+)  # fmt: skip
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
@@ -33,6 +40,8 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
         "training_recomputed": by_module.filter(phase="recompute")
         .drop("phase")
         .sort("device_ns", "host_ns", descending=True),
+        "fsdp_units": analysis.fsdp_units(trace),
+        "fsdp_steps": analysis.fsdp_steps(trace),
     }
 
 
@@ -67,6 +76,16 @@ def text(trace: Trace, shape: Shape) -> list[RenderableType]:
         parts += [heading("Recomputed modules"), named_table(named.to_dicts(), "class", fields, shape)]
     if _is_compiled(trace):
         parts.append(note(_COMPILED, shape))
+    units = found["fsdp_units"]
+    if units.height:
+        named = units.with_columns(name=pl.col("fsdp_unit").fill_null(_NO_UNIT)).head(shape.top)
+        fields = [
+            Field("waits forward", ns("forward_wait_ns")), Field("waits backward", ns("backward_wait_ns")),
+            Field("at the end", ns("reduce_wait_ns")), Field("all-gathers", count("gathers")),
+            Field("prefetched", share("prefetched_share", 1)),
+        ]  # fmt: skip
+        parts += [heading("FSDP units"), named_table(named.to_dicts(), "FSDP unit", fields, shape)]
+        parts += [note(held, shape) for held in _held(found["fsdp_steps"])]
     return parts
 
 
@@ -93,7 +112,19 @@ def page(trace: Trace) -> list[Part]:
         parts.append(Table("training-recomputed", "Recomputed", what, found["training_recomputed"], columns))
     if _is_compiled(trace):
         parts.append(Note(_COMPILED))
+    if found["fsdp_units"].height:
+        what = "Parameters that are gathered together, and how long computation waits for them."
+        parts += [Note(held) for held in _held(found["fsdp_steps"])]
+        parts.append(Table("fsdp-units", "FSDP units", what, found["fsdp_units"], _UNITS))
     return parts
+
+
+def _held(steps: pl.DataFrame) -> list[str]:
+    """A sentence about the memory of gathered parameters, if it is known."""
+    peaks = steps["peak_bytes"].drop_nulls().sort(descending=True)
+    return [
+        f"At most {format_bytes(peak)} of gathered parameters are held at a time." for peak in peaks.head(1)
+    ]
 
 
 def _trains(trace: Trace) -> bool:
