@@ -1,35 +1,14 @@
 """One worked figure per family, with the derivation beside it: FLOPs, bytes read, bytes written."""
 
-import json
 from typing import Any
 
 import pytest
+import training_cases
 
+from inputs import V, texts
 from kernelscope.costs import cost_of, find_model, models
 
 H, F, L, B = "c10::Half", "float", "long int", "bool"
-
-
-class V:
-    """A number or list among the inputs."""
-
-    def __init__(self, value: object) -> None:
-        self.text = str(value)
-
-
-def texts(*inputs: Any) -> tuple[str, str, str, str]:
-    """The row's texts from ``(shape, type[, strides])``, ``V(value)``, lists of shapes, or None."""
-    dims, types, strides, concrete = (json.dumps(column) for column in zip(*map(_texts_of_input, inputs)))
-    return dims, types, strides, concrete
-
-
-def _texts_of_input(item: Any) -> tuple[list[Any], str, list[int] | None, str]:
-    if isinstance(item, V):
-        return [], "ScalarList" if item.text.startswith("[") else "Scalar", [], item.text
-    if isinstance(item, list):
-        return item, "TensorList", [], ""
-    return ([], "", [], "") if item is None else (item[0], item[1], item[2] if len(item) > 2 else None, "")
-
 
 A, W = ([8, 64], H), ([64, 32], H)
 X = ([32, 64, 56, 56], H)
@@ -364,7 +343,8 @@ def test_golden_of_lists(name: str) -> None:
 
 def test_every_family_has_a_golden() -> None:
     families = {model.family for model in models().values()} | {"triton"}
-    golden = {model.family for name, *_ in (GOLDENS | LISTS).values() if (model := find_model(name))}
+    names = {name for name, *_ in (GOLDENS | LISTS).values()} | {one.operator for one in training_cases.CASES}
+    golden = {model.family for name in names if (model := find_model(name))}
     assert families == golden
 
 

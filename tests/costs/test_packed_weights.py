@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from test_goldens import F, H, V, texts
+from test_goldens import F, H
 
+from inputs import V, texts
 from kernelscope.analysis.costs.peaks import with_peaks
 from kernelscope.costs import Cost, cost_of, find_model
 

@@ -4,8 +4,9 @@ import random
 from typing import Any
 
 import pytest
-from test_goldens import F, H, V, texts
+from test_goldens import F, H
 
+from inputs import V, texts
 from kernelscope.analysis.costs.launch_sizes import attention_lengths, expert_sizes
 from kernelscope.costs import cost_of
 

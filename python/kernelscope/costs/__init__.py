@@ -11,6 +11,7 @@ from typing import cast
 # Importing a family registers its models.
 from kernelscope.costs import (
     attention,
+    attention_functions,
     attention_libraries,
     communication,
     convolution,
@@ -18,6 +19,7 @@ from kernelscope.costs import (
     copy_and_layout,
     elementwise,
     embedding_and_indexing,
+    expert_routing,
     fourier,
     fused_pointwise,
     gemm,
@@ -27,6 +29,7 @@ from kernelscope.costs import (
     packed_weights,
     pooling_and_resampling,
     quantized,
+    recommendation,
     recurrent,
     reduction,
     softmax_and_losses,
@@ -50,11 +53,12 @@ from kernelscope.costs.types import (
 
 __all__ = [
     "CONVENTIONS", "Call", "ConventionName", "Cost", "DType", "Model", "ShapeError", "Status", "Tensor",
-    "attention", "attention_libraries", "communication", "convolution", "convolution_backward",
-    "copy_and_layout", "cost_of", "elementwise", "embedding_and_indexing", "find_dtype", "find_model",
-    "fourier", "fused_pointwise", "gemm", "load_models", "mixture_of_experts", "models", "normalization",
-    "operator", "optimizer", "packed_weights", "pooling_and_resampling", "quantized", "recurrent",
-    "reduction", "softmax_and_losses", "state_space", "triton", "triton_templates",
+    "attention", "attention_functions", "attention_libraries", "communication", "convolution",
+    "convolution_backward", "copy_and_layout", "cost_of", "elementwise", "embedding_and_indexing",
+    "expert_routing", "find_dtype", "find_model", "fourier", "fused_pointwise", "gemm", "load_models",
+    "mixture_of_experts", "models", "normalization", "operator", "optimizer", "packed_weights",
+    "pooling_and_resampling", "quantized", "recommendation", "recurrent", "reduction", "softmax_and_losses",
+    "state_space", "triton", "triton_templates",
 ]  # fmt: skip
 
 # What else than not fitting its inputs can go wrong in a model, a user's above all.

@@ -212,3 +212,15 @@ def _slow(call: Call) -> Cost:
         return Geometry(call.integers(4), call.integers(5), call.integers(6, (1,)), groups=groups)
 
     return _forward(call, 3, read_geometry)
+
+
+@operator("ConvBias_", "ConvBiasReLU_")
+def _apex_convolution(call: Call) -> Cost:
+    """Apex' Functions ``(x, weight, bias, padding, stride)``, with one number for all dimensions.
+
+    Source: apex/contrib/conv_bias_relu/conv_bias_relu.py.
+    """
+    x, weight = call.tensor(0), call.tensor(1)
+    geometry = Geometry(stride=(call.integer(4),), padding=(call.integer(3),))
+    out = conv_output(x.shape, weight.shape, geometry)
+    return convolution(x, weight, call.optional(2), out, transposed=False)

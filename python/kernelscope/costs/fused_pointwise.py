@@ -58,3 +58,55 @@ def _rotary_embedding(call: Call) -> Cost:
     note = "the positions are assumed to be distinct"
     read = traffic + rows + positions.read
     return Cost(rotary(tokens, heads, width), read, traffic, query.dtype, "estimate", note)
+
+
+# A gated activation's gradient: of the activation (see elementwise), two products, and the activation again.
+_GATED_FUNCTIONS = {"LigerSiLUMulFunction": (6, 9 + 5 + 2), "LigerGELUMulFunction": (10, 11 + 9 + 2)}
+
+
+@operator(*_GATED_FUNCTIONS, composite=True)
+def _gated_function(call: Call) -> Cost:
+    """``LigerSiLUMulFunction(a, b)``: ``activation(a) * b``."""
+    a, b = call.tensor(0), call.tensor(1)
+    return Cost(_GATED_FUNCTIONS[call.name][0] * a.numel, a.read + b.read, a.nbytes, a.dtype)
+
+
+@operator(*(f"{name}Backward" for name in _GATED_FUNCTIONS), composite=True)
+def _gated_function_backward(call: Call) -> Cost:
+    """The gradient; reads a and b of its size again, and writes the gradients of both."""
+    grad = call.tensor(0)
+    per_element = _GATED_FUNCTIONS[call.name.removesuffix("Backward")][1]
+    note = "the inputs are assumed to be as the gradient"
+    return Cost(per_element * grad.numel, 3 * grad.read, 2 * grad.nbytes, grad.dtype, "estimate", note)
+
+
+@operator("FusedRoPEFunc", composite=True)
+def _rope_function(call: Call) -> Cost:
+    """Transformer Engine's ``FusedRoPEFunc(t, freqs, ...)``: rotates the part that the table has.
+
+    Shapes: t ``(length, batch, heads, size)``, freqs ``(length, 1, 1, rotated)``. Sines are not counted.
+    """
+    t, table = call.tensor(0), call.tensor(1)
+    size, rotated = (tensor.shape[-1] if tensor.shape else 0 for tensor in (t, table))
+    if not 0 < rotated <= size:
+        call.fail(f"a table {table.shape} for {t.shape}")
+    return Cost(rotary(t.numel // size, 1, rotated), t.read + table.read, t.nbytes, t.dtype)
+
+
+@operator("LigerRopeFunction", composite=True)
+def _liger_rope(call: Call) -> Cost:
+    """``LigerRopeFunction(q, k, cos, sin, ...)``: rotates queries and keys."""
+    q, k, cos, sin = (call.tensor(index) for index in range(4))
+    moved = q.numel + k.numel
+    return Cost(rotary(moved, 1, 1), q.read + k.read + cos.read + sin.read, q.nbytes + k.nbytes, q.dtype)
+
+
+@operator("FusedRoPEFuncBackward", "LigerRopeFunctionBackward", composite=True)
+def _rope_backward(call: Call) -> Cost:
+    """The gradients, rotated back; the table is not among the inputs."""
+    grads = call.tensors()
+    if not grads:
+        call.fail("the gradient was not recorded")
+    moved, read, written = (sum(x) for x in zip(*((t.numel, t.read, t.nbytes) for t in grads), strict=True))
+    note = "the whole gradient is assumed to be rotated, without reading the table"
+    return Cost(rotary(moved, 1, 1), read, written, grads[0].dtype, "estimate", note)

@@ -4,7 +4,7 @@ from math import prod
 
 from kernelscope.costs.bind import Call
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import Cost, DType, ShapeError, Tensor
+from kernelscope.costs.types import FLOAT32, Cost, DType, ShapeError, Tensor
 
 
 def gemm_flops(m: int, n: int, k: int, *, batch: int = 1, dtype: DType | None = None) -> int:
@@ -186,3 +186,139 @@ def broadcast(call: Call, *shapes: tuple[int, ...]) -> tuple[int, ...]:
             call.fail(f"the shapes {shapes} do not broadcast")
         result.append(wide.pop() if wide else 1)
     return tuple(result)
+
+
+_FROM_OTHERS = "rows that the layer gathers from other ranks are not among the inputs"
+
+
+def _matrices(call: Call, count: int) -> list[Tensor]:
+    """The first inputs with at least two dimensions, whose last dimension is the same.
+
+    Raises: ShapeError: there are fewer.
+    """
+    found = [tensor for tensor in call.tensors() if len(tensor.shape) > 1][:count]
+    if len(found) < count or not found[0].shape[-1]:
+        call.fail(f"fewer than {count} matrices are among the inputs")
+    return found
+
+
+def _vectors(call: Call, *sizes: int) -> int:
+    """Bytes of weights and biases of one dimension."""
+    vectors = (tensor for tensor in call.tensors() if tensor.dtype.kind == "float")
+    return sum(tensor.read for tensor in vectors if len(tensor.shape) == 1 and tensor.shape[0] in sizes)
+
+
+@operator("_Linear", "_LayerNormLinear", composite=True)
+@operator("LinearWithGradAccumulationAndAsyncCommunication", composite=True)
+@operator("LinearFunctionForZeroStage3", composite=True)
+def _linear_function(call: Call) -> Cost:
+    """Autograd Functions of Transformer Engine 2 (weight before or behind the input), Megatron and DeepSpeed.
+
+    Shapes: input ``(..., k)`` and weight ``(n, k)``, the first matrices. A norm before it is not counted.
+    Formula: 2 * rows * n * k.
+    """
+    a, b = _matrices(call, 2)
+    k = a.shape[-1]
+    if b.shape[-1] != k:
+        call.fail(f"cannot apply a weight to {a.shape} and {b.shape}")
+    m, n = a.numel // k, b.numel // k
+    read = a.read + b.read + _vectors(call, *{k, m, n})
+    written = m * n * max(a.dtype.bytes, b.dtype.bytes)
+    flops = gemm_flops(m, n, k, dtype=a.dtype)
+    return Cost(flops, read, written, a.dtype, "estimate", _FROM_OTHERS)
+
+
+@operator("LinearWithFrozenWeight", composite=True)
+def _linear_with_frozen_weight(call: Call) -> Cost:
+    """Megatron's Function for a weight without a gradient: as :func:`_linear_function`."""
+    return _linear_function(call)
+
+
+@operator("_LayerNormMLP", composite=True)
+def _mlp_function(call: Call) -> Cost:
+    """Transformer Engine 2's norm and two layers, the first of which may be gated.
+
+    Shapes: input ``(..., k)``; weights ``(inner or 2 * inner, k)`` and ``(k, inner)``. Norm and activation
+    are not counted. Formula: 2 * rows * k * (first rows + inner).
+    """
+    x, first, second = _matrices(call, 3)
+    k, inner = x.shape[-1], second.shape[-1]
+    if first.shape[-1] != k or second.shape[0] != k or first.shape[0] not in {inner, 2 * inner}:
+        call.fail(f"layers {first.shape} and {second.shape} for {x.shape}")
+    rows = x.numel // k
+    read = x.read + first.read + second.read + _vectors(call, *{k, first.shape[0]})
+    flops = gemm_flops(rows, first.shape[0], k) + gemm_flops(rows, k, inner)
+    return Cost(flops, read, rows * k * x.dtype.bytes, x.dtype, "estimate", _FROM_OTHERS)
+
+
+@operator("_GroupedLinear", composite=True)
+def _grouped_function(call: Call) -> Cost:
+    """Transformer Engine 2's experts: input ``(rows, k)`` of all groups, then a weight ``(n, k)`` of each.
+
+    Formula: 2 * rows * n * k, whatever the sizes of the groups.
+    """
+    x, weight = _matrices(call, 2)
+    k = x.shape[-1]
+    weights = [t for t in call.tensors() if t.shape == weight.shape and t is not x]
+    if len(weight.shape) != 2 or weight.shape[1] != k:
+        call.fail(f"groups {weight.shape} for {x.shape}")
+    rows, n = x.numel // k, weight.shape[0]
+    read = x.read + sum(t.read for t in weights) + _vectors(call, n)
+    return Cost(gemm_flops(rows, n, k), read, rows * n * x.dtype.bytes, x.dtype)
+
+
+@operator("tex_ts::te_gemm_ts")
+def _te_gemm(call: Call) -> Cost:
+    """Transformer Engine 1: ``te_gemm_ts(A, A_scale_inverse, A_tensor, A_type, transa, B, B_scale_inverse,
+    B_tensor, B_type, transb, D, D_scale, D_type, D_amax, bias, ...)``, by the rules of columns first.
+
+    Shapes: A ``(m, k)`` if transposed, else ``(k, m)``; B ``(k, n)`` if transposed, else ``(n, k)``; D
+    ``(n, m)``.
+    """
+    a, b, out = call.tensor(0, rank=2), call.tensor(5, rank=2), call.tensor(10)
+    m, k = a.shape if call.flag(4) else a.shape[::-1]
+    inner, n = b.shape if call.flag(9) else b.shape[::-1]
+    if k != inner:
+        call.fail(f"cannot multiply {a.shape} by {b.shape}")
+    read = a.read + b.read + sum(t.read for t in call.present(1, 6, 14))
+    return Cost(gemm_flops(m, n, k), read, m * n * out.dtype.bytes, a.dtype)
+
+
+_QUACK = {"gemm": (), "gemm_out": (2,), "gemm_act_out": (2, 3), "gemm_gated_out": (2, 3)}
+
+
+@operator(*(f"quack::{name}" for name in _QUACK))
+def _quack(call: Call) -> Cost:
+    """``gemm(A, B, ...)``, ``gemm_out(A, B, out, ...)``, ``gemm_act_out(A, B, preact_out, postact_out, C,
+    bias, ...)``.
+
+    Shapes: A ``(m, k)`` (all groups in one) or ``(batch, m, k)``; B ``(k, n)`` or ``(batch, k, n)``.
+    """
+    a, b = call.tensor(0), call.tensor(1)
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
+        call.fail(f"cannot multiply {a.shape} by {b.shape}")
+    k, n = b.shape[-2:]
+    rows = prod(a.shape[:-1])
+    results = _QUACK[call.name.rpartition("::")[2]]
+    added = call.present(4, 5) if len(results) > 1 else []
+    read = a.read + b.read + sum(t.read for t in added)
+    written = sum(t.nbytes for t in call.present(*results)) or rows * n * a.dtype.bytes
+    return Cost(gemm_flops(rows, n, k), read, written, a.dtype)
+
+
+@operator("LigerFusedLinearCrossEntropyFunction", composite=True)
+def _linear_cross_entropy(call: Call) -> Cost:
+    """``LigerFusedLinearCrossEntropyFunction(input, weight, target, bias, ...)``: the last layer by parts,
+    the loss, and the gradients of input and weight.
+
+    Formula: three products of 2 * rows * vocabulary * width, and 5 per logit. The logits are not stored.
+    Shapes: input ``(rows, width)``, weight ``(vocabulary, width)``.
+    Source: Hsu et al. 2024 (Liger Kernel), section 3.2.
+    """
+    x, weight, target = call.tensor(0, rank=2), call.tensor(1, rank=2), call.tensor(2)
+    if x.shape[1] != weight.shape[1]:
+        call.fail(f"cannot apply a weight {weight.shape} to {x.shape}")
+    rows, width, vocabulary = *x.shape, weight.shape[0]
+    flops = 3 * gemm_flops(rows, vocabulary, width) + 5 * rows * vocabulary
+    read = x.read + weight.read + target.read
+    return Cost(flops, read, x.nbytes + weight.nbytes + FLOAT32.bytes, x.dtype)

@@ -7,7 +7,7 @@ from kernelscope.costs.bind import Call
 from kernelscope.costs.gemm import gemm_flops
 from kernelscope.costs.packed_weights import MARLIN_TILE, WORD, bits_stored, marlin_words
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import INT8, UINT8, Cost, ShapeError, Tensor, find_dtype
+from kernelscope.costs.types import BFLOAT16, FLOAT4, INT8, UINT8, Cost, ShapeError, Tensor
 
 _SPREAD = "as many experts as the tokens allow are assumed to be used"
 
@@ -174,7 +174,7 @@ def _grouped_scaled(call: Call) -> Cost:
     used = experts_used(a.shape[0], b.shape[0], 1)
     scales = call.tensor(3).read + call.tensor(4).read * used // max(b.shape[0], 1)
     read = a.read + b.read * used // max(b.shape[0], 1) + scales
-    dtype = find_dtype("c10::float4_e2m1fn_x2") if "fp4" in call.name else a.dtype
+    dtype = FLOAT4 if "fp4" in call.name else a.dtype
     return Cost(gemm_flops(a.shape[0], out.shape[1], depth), read, out.nbytes, dtype, "estimate", _SPREAD)
 
 
@@ -202,7 +202,10 @@ def _moe_forward(call: Call) -> Cost:
     return Cost(flops, x.read + logits.read + weights, x.nbytes, x.dtype, "estimate", note)
 
 
-@operator("_moe_C::topk_softmax", "sgl_kernel::topk_softmax")
+_TOPK = ("_moe_C::topk_softmax", "sgl_kernel::topk_softmax", "aiter::topk_softmax", "aiter::topk_softmax_asm")
+
+
+@operator(*_TOPK)
 def _topk_softmax(call: Call) -> Cost:
     """``topk_softmax(topk_weights, topk_ids, token_expert_indices, gating_output, ...)``: a softmax (5 per
     logit) and a comparison per logit and chosen expert. SGLang's has no third input.
@@ -212,3 +215,67 @@ def _topk_softmax(call: Call) -> Cost:
     top_k = weights.shape[-1] if weights.shape else 1
     written = weights.nbytes + ids.nbytes * (1 if "sgl_kernel" in call.name else 2)
     return Cost((5 + top_k) * logits.numel, logits.read, written, logits.dtype)
+
+
+_PRIMUS = ("primus_turbo", "primus_turbo_cpp_extension")
+
+
+def _by_group(name: str, *forms: str) -> list[str]:
+    names = [f"{library}::{name}{form}" for library in _PRIMUS for form in forms]
+    return [*names, f"primus_turbo_cpp_extension::ck_{name}"]
+
+
+def _pairs(call: Call) -> list[tuple[Tensor, Tensor]] | None:
+    """The operands of each group, if they are lists; None if they are two tensors."""
+    if isinstance(call.arg(0), Tensor) and isinstance(call.arg(1), Tensor):
+        return None
+    left, right = call.tensor_list(0), call.tensor_list(1)
+    if len(left) != len(right) or any(len(t.shape) != 2 for t in (*left, *right)):
+        call.fail(f"{len(left)} groups for {len(right)}")
+    return list(zip(left, right, strict=True))
+
+
+def _result(x: Tensor) -> int:
+    """Bytes of a number of the result: products of narrow types are bfloat16."""
+    return x.dtype.bytes if x.dtype.bytes > 1 else BFLOAT16.bytes
+
+
+def _of_groups(pairs: list[tuple[Tensor, Tensor]], sizes: list[tuple[int, int, int]]) -> Cost:
+    """Cost of one product ``(m, k) @ (k, n)`` for each group, by its sizes m, n and k."""
+    x = pairs[0][0]
+    flops = sum(gemm_flops(m, n, k) for m, n, k in sizes)
+    read = sum(tensor.read for pair in pairs for tensor in pair)
+    return Cost(flops, read, sum(m * n for m, n, _ in sizes) * _result(x), x.dtype)
+
+
+@operator(*_by_group("grouped_gemm", "", "_impl"))
+def _grouped_gemm(call: Call) -> Cost:
+    """``grouped_gemm(x, weights, ...)``: each row by the matrix of its group.
+
+    Shapes: x ``(m, k)``, rows of all groups; weights ``(groups, k, n)`` or ``(groups, n, k)``; or lists of
+    ``(m, k)`` and ``(k, n)``. Formula: 2 * m * n * k, whatever the sizes of the groups.
+    """
+    if pairs := _pairs(call):
+        return _of_groups(pairs, [(x.shape[0], w.shape[1], x.shape[1]) for x, w in pairs])
+    x, weights = call.tensor(0, rank=2), call.tensor(1, rank=3)
+    (m, k), groups = x.shape, weights.shape[0]
+    if k not in weights.shape[1:] or not k * groups:
+        call.fail(f"groups {weights.shape} for {x.shape}")
+    return _of_groups([(x, weights)], [(m, weights.numel // (groups * k), k)])
+
+
+@operator(*_by_group("grouped_gemm_variable_k", "", "_impl"))
+def _grouped_gradients(call: Call) -> Cost:
+    """``grouped_gemm_variable_k(x, grad, lengths, ...)``: the gradient of each group's weights.
+
+    Shapes: x ``(m, k)``, grad ``(m, n)``, lengths ``(groups,)``; or lists of x and grad. The results are
+    ``(k, n)``. Formula: 2 * m * n * k over all groups.
+    """
+    if pairs := _pairs(call):
+        return _of_groups(pairs, [(x.shape[1], grad.shape[1], x.shape[0]) for x, grad in pairs])
+    x, grad, lengths = call.tensor(0, rank=2), call.tensor(1, rank=2), call.tensor(2, rank=1)
+    if x.shape[0] != grad.shape[0]:
+        call.fail(f"gradients of {x.shape} by {grad.shape}")
+    (m, k), n = x.shape, grad.shape[1]
+    written = lengths.shape[0] * k * n * _result(x)
+    return Cost(gemm_flops(k, n, m), x.read + grad.read, written, x.dtype)

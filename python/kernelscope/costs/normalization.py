@@ -268,3 +268,88 @@ def _fb_rms_norm(call: Call) -> Cost:
     x, bias = call.tensor(0), call.tensor(2)
     cost = rms_norm(x, call.tensor(1))
     return Cost((cost.flops or 0) + x.numel, (cost.bytes_read or 0) + bias.read, cost.bytes_written, x.dtype)
+
+
+def _last_dimension(x: Tensor) -> Tensor:
+    """A weight of one number for each of the last dimension."""
+    return Tensor(x.shape[-1:], x.dtype)
+
+
+def _rows(x: Tensor) -> int:
+    return prod(x.shape[:-1])
+
+
+def _affine(call: Call) -> list[Tensor]:
+    """Weights and biases: the inputs behind the first of one dimension."""
+    rest = call.tensors()[1:]
+    return [tensor for tensor in rest if len(tensor.shape) == 1 and tensor.dtype.kind == "float"]
+
+
+_LAYER_NORMS = (
+    "FusedLayerNormAffineFunction", "FusedLayerNormAffineMixedDtypesFunction", "FusedLayerNormFunction",
+    "FastLayerNormFN", "LigerLayerNormFunction", "_LayerNorm",
+)  # fmt: skip
+_RMS_NORMS = (
+    "FusedRMSNormAffineFunction", "FusedRMSNormAffineMixedDtypesFunction", "FusedRMSNormFunction",
+    "LigerRMSNormFunction", "_RMSNorm",
+)  # fmt: skip
+
+
+@operator(*_LAYER_NORMS, composite=True)
+def _layer_norm_function(call: Call) -> Cost:
+    """Autograd Functions of Apex, Liger and Transformer Engine: ``(input, weight, bias, ...)``."""
+    x = call.tensor(0)
+    return norm_forward(x, _affine(call), groups=_rows(x))
+
+
+@operator(*(f"{name}Backward" for name in _LAYER_NORMS), composite=True)
+def _layer_norm_function_backward(call: Call) -> Cost:
+    """The gradient, as large as the input; with a weight and a bias unless the name says otherwise."""
+    grad = call.tensor(0)
+    weight = None if "FusedLayerNormFunction" in call.name else _last_dimension(grad)
+    mask = (True, weight is not None, weight is not None)
+    cost = norm_backward(grad, grad, weight, mask, groups=_rows(grad), channels=grad.shape[-1])
+    return replace(cost, status="estimate", note="the input is assumed to be as the gradient")
+
+
+@operator(*_RMS_NORMS, composite=True)
+def _rms_norm_function(call: Call) -> Cost:
+    """Autograd Functions of Apex, Liger and Transformer Engine: ``(input, weight, ...)``."""
+    x, weights = call.tensor(0), _affine(call)
+    return rms_norm(x, weights[0] if weights else None, rows=_rows(x))
+
+
+@operator(*(f"{name}Backward" for name in _RMS_NORMS), composite=True)
+def _rms_norm_function_backward(call: Call) -> Cost:
+    """As :func:`_layer_norm_function_backward`; the counts of :func:`_rms_norm_backward`."""
+    grad = call.tensor(0)
+    weight = None if "FusedRMSNormFunction" in call.name else _last_dimension(grad)
+    size = weight.nbytes if weight else 0
+    flops = (7 + 2 * (weight is not None)) * grad.numel
+    read = 2 * grad.read + _rows(grad) * _STATISTIC_BYTES + size
+    note = "the input is assumed to be as the gradient"
+    return Cost(flops, read, grad.nbytes + size, grad.dtype, "estimate", note)
+
+
+@operator("aiter::_groupnorm_run")
+def _aiter_group_norm(call: Call) -> Cost:
+    """``_groupnorm_run(input, num_groups, weight, bias, eps)``."""
+    return norm_forward(call.tensor(0), _affine(call))
+
+
+@operator("primus::fused_ln_modulate")
+def _modulated(call: Call) -> Cost:
+    """``fused_ln_modulate(x, scale, shift, eps)``: a norm, whose weight and bias each sample has.
+
+    Shapes: x ``(tokens, batch, width)``; scale and shift ``(batch, width)``. Adding 1 to the scale is not
+    counted.
+    """
+    x = call.tensor(0, rank=3)
+    return norm_forward(x, [call.tensor(1), call.tensor(2)], groups=_rows(x))
+
+
+@operator("primus::fused_ln_modulate_backward")
+def _modulated_backward(call: Call) -> Cost:
+    """``(grad_out, x_norm, mean, rstd, scale)``; writes gradients of x, scale and shift."""
+    grad, x, scale = call.tensor(0, rank=3), call.tensor(1), call.tensor(4)
+    return norm_backward(grad, x, scale, (True, True, True), groups=_rows(grad), channels=scale.numel)

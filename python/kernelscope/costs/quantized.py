@@ -6,7 +6,7 @@ from math import prod
 from kernelscope.costs.bind import Call
 from kernelscope.costs.gemm import gemm_flops
 from kernelscope.costs.registry import operator
-from kernelscope.costs.types import BFLOAT16, FLOAT16, FLOAT32, INT32, Cost, DType, Tensor
+from kernelscope.costs.types import BFLOAT16, FLOAT4, FLOAT16, FLOAT32, INT32, UINT8, Cost, DType, Tensor
 
 
 def scaled_product(
@@ -217,3 +217,135 @@ def _fbgemm_from_hfp8(call: Call) -> Cost:
     """``HFP8QuantizedToFloat(input, ebits, exponent_bias)``: a byte per number to float32."""
     x = call.tensor(0)
     return Cost(x.numel, x.read, x.numel * FLOAT32.bytes, x.dtype)
+
+
+_PRIMUS = ("primus_turbo", "primus_turbo_cpp_extension")
+# Numbers that share a scale of one byte in MXFP4 and MXFP8.
+_BLOCK = 32
+
+
+def _as_fp4(tensor: Tensor) -> Tensor:
+    """A tensor of bytes with two numbers each, which older recorders call uint8."""
+    return tensor._replace(dtype=FLOAT4) if tensor.dtype is UINT8 else tensor
+
+
+@operator(*(f"{library}::hipblaslt_gemm_fp{bits}" for library in _PRIMUS for bits in (8, 4)))
+def _hipblaslt(call: Call) -> Cost:
+    """``hipblaslt_gemm_fp8(A, scaleA, B, scaleB, out_dtype, transA, transB, transC, granularity)``.
+
+    ``transC`` exchanges A and B with their flags, and negates both: the result is transposed.
+    """
+    a, b = call.tensor(0, rank=2), call.tensor(2, rank=2)
+    flags = [call.flag(index, default=False) for index in (5, 6)]
+    if call.flag(7, default=False):
+        a, b = b, a
+        flags = [not flag for flag in reversed(flags)]
+    if call.name.endswith("4"):
+        a, b = _as_fp4(a), _as_fp4(b)
+    m, k = a.shape[::-1] if flags[0] else a.shape
+    inner, n = b.shape[::-1] if flags[1] else b.shape
+    if k * a.dtype.packed != inner * b.dtype.packed:
+        call.fail(f"cannot multiply {a.shape} by {b.shape}")
+    out = call.scalar_type(4) or BFLOAT16
+    extra = sum(t.read for t in call.present(1, 3))
+    return scaled_product(a, b, m, n, k * a.dtype.packed, out=out, extra=extra)
+
+
+@operator("aiter::gemm_a4w4", composite=True)
+@operator("aiter::_gemm_a4w4_asm", "aiter::gemm_a4w4_asm", "aiter::gemm_a4w4_blockscale")
+def _aiter_a4w4(call: Call) -> Cost:
+    """``gemm_a4w4(A, B, A_scale, B_scale, out, ...)``; A ``(m, k / 2)``, B ``(n, k / 2)``, always A x B^T."""
+    a, b = _as_fp4(call.tensor(0, rank=2)), _as_fp4(call.tensor(1, rank=2))
+    k = _inner(call, a, b, 1)
+    extra = sum(t.read for t in call.present(2, 3))
+    return scaled_product(a, b, a.shape[0], b.shape[0], k, out=BFLOAT16, extra=extra)
+
+
+@operator("vllm::gemm_with_dynamic_quant")
+def _dynamic_product(call: Call) -> Cost:
+    """``gemm_with_dynamic_quant(x, weight, weight_scale, ...)``; x ``(m, k)``, weight ``(n, k / 2)`` packed.
+
+    x is narrowed inside, which is not counted.
+    """
+    x, weight = call.tensor(0, rank=2), call.tensor(1, rank=2)
+    (m, k), n = x.shape, weight.shape[0]
+    if k not in {weight.shape[1], 2 * weight.shape[1]}:
+        call.fail(f"cannot multiply {x.shape} by {weight.shape}")
+    out = x.dtype if x.dtype.bytes == 2 else BFLOAT16
+    scales = call.optional(2)
+    read = x.read + weight.read + (scales.read if scales else 0)
+    return Cost(gemm_flops(m, n, k), read, m * n * out.bytes, FLOAT4)
+
+
+@operator("torchao::mx_fp8_bf16", "torchao::mx_fp4_bf16")
+def _torchao_product(call: Call) -> Cost:
+    """``mx_fp8_bf16(a, b, a_scale, b_scale)``; a ``(m, k)``, b ``(k, n)``, of fp4 two numbers a byte."""
+    a, b = call.tensor(0, rank=2), call.tensor(1, rank=2)
+    if "fp4" in call.name:
+        a, b = _as_fp4(a), _as_fp4(b)
+    k = _inner(call, a, b, 0)
+    extra = sum(t.read for t in call.present(2, 3))
+    return scaled_product(a, b, a.shape[0], b.shape[1], k, out=BFLOAT16, extra=extra)
+
+
+_DEEP = ("fp8", "bf16")
+
+
+@operator(*(f"deep_gemm::{bits}_gemm_{form}" for bits in _DEEP for form in ("nt", "nn", "tn", "tt")))
+@operator(*(f"deep_gemm::m_grouped_{bits}_gemm_nt_contiguous" for bits in _DEEP))
+@operator(*(f"deep_gemm::m_grouped_{bits}_gemm_nt_masked" for bits in _DEEP))
+def _deep_gemm(call: Call) -> Cost:
+    """``fp8_gemm_nt(a, a_scale, b, b_scale, d, ...)``; of bf16 ``(a, b, d, ...)``.
+
+    Shapes: d ``(m, n)``, or ``(groups, most rows, n)`` where a mask says how many rows of each group count:
+    then all are counted. Each row of a has k numbers.
+    """
+    step = 2 if "fp8" in call.name else 1
+    a, b, out = call.tensor(0), call.tensor(step), call.tensor(2 * step)
+    n = out.shape[-1] if out.shape else 0
+    rows = out.numel // n if n else 0
+    if rows < 1 or a.numel % rows or b.shape[-1:] == ():
+        call.fail(f"cannot multiply {a.shape} by {b.shape}, giving {out.shape}")
+    k = a.numel // rows
+    scales = sum(t.read for t in call.present(1, 3)) if step == 2 else 0
+    cost = Cost(gemm_flops(rows, n, k), a.read + b.read + scales, out.nbytes, a.dtype)
+    masked = "masked" in call.name
+    note = "an upper bound: all rows of each group are counted"
+    return replace(cost, status="estimate", note=note) if masked else cost
+
+
+def _narrow(x: Tensor, *, copies: int, bytes_of: int) -> Cost:
+    """A search for the maximum and a scaling per copy; ``bytes_of`` is the size of the results."""
+    return Cost(2 * copies * x.numel, x.read, bytes_of, x.dtype)
+
+
+@operator(*(f"{library}::quantize_fp8_tensorwise" for library in _PRIMUS))
+@operator("torchao::fp8_tensorwise_quantize_2d")
+def _tensorwise_quantize(call: Call) -> Cost:
+    """``quantize_fp8_tensorwise(x, dtype, ...)``: one byte per number, and a scale."""
+    x = call.tensor(0)
+    return _narrow(x, copies=1, bytes_of=x.numel + FLOAT32.bytes)
+
+
+@operator(*(f"{library}::quantize_mxfp4_dual" for library in (*_PRIMUS, "primus")))
+def _mxfp4_quantize(call: Call) -> Cost:
+    """``quantize_mxfp4_dual(x, ...)``: a copy by rows and one by columns, two numbers a byte, each with a
+    scale of one byte for 32 numbers.
+    """
+    x = call.tensor(0, rank=2)
+    m, n = x.shape
+    scales = m * -(-n // _BLOCK) + n * -(-m // _BLOCK)
+    return _narrow(x, copies=2, bytes_of=2 * -(-x.numel // 2) + scales)
+
+
+_MX8 = "mxfp8_quantize triton_to_mxfp8_dim0 triton_to_mxfp8_dim1 cutedsl_mxfp8_quantize_rowwise"
+
+
+@operator(*(f"torchao::{name}" for name in _MX8.split()))
+@operator("torchao::triton_quantize_nvfp4")
+def _microscaled_quantize(call: Call) -> Cost:
+    """``mxfp8_quantize(x, ...)``: a byte per number and one per 32; nvfp4: two numbers a byte, one per 16."""
+    x = call.tensor(0)
+    fp4 = "nvfp4" in call.name
+    size = x.numel // 2 + x.numel // 16 if fp4 else x.numel + x.numel // _BLOCK
+    return _narrow(x, copies=1, bytes_of=size)

@@ -146,3 +146,16 @@ def _bce_with_logits(call: Call) -> Cost:
     note = "" if call.is_recorded(4) else "the reduction was not recorded; a mean or sum is assumed"
     written = x.dtype.bytes if reduced else x.nbytes
     return Cost(flops, read, written, x.dtype, "estimate" if note else "exact", note)
+
+
+@operator("CrossEntropyFunction", "LigerCrossEntropyFunction", composite=True)
+def _cross_entropy_function(call: Call) -> Cost:
+    """``CrossEntropyFunction(logits, target, ...)``: the loss, and its gradient in place of the logits.
+
+    Formula: 5 per logit, as a softmax, from which the gradient follows by one difference per target.
+    Shapes: logits ``(..., vocabulary)``.
+    Source: Transformer Engine, common/triton/cross_entropy.py.
+    """
+    x, target = call.tensor(0), call.tensor(1)
+    written = x.nbytes + target.numel * FLOAT32.bytes
+    return Cost(5 * x.numel, x.read + target.read, written, x.dtype)

@@ -76,6 +76,7 @@ _BY_NAME = {name: dtype for dtype, names in _NAMED for name in (dtype.name, *nam
 FLOAT32 = _BY_NAME["float32"]
 FLOAT16 = _BY_NAME["float16"]
 BFLOAT16 = _BY_NAME["bfloat16"]
+FLOAT4 = _BY_NAME["float4_e2m1fn_x2"]
 INT64 = _BY_NAME["int64"]
 INT32 = _BY_NAME["int32"]
 INT8 = _BY_NAME["int8"]

@@ -18,7 +18,7 @@ from kernelscope.analysis.costs.unique_costs import FIGURES, INPUTS, class_costs
 from kernelscope.analysis.grouping import Classes, classes_of, positions, taken
 from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.costs import ConventionName, Cost, find_dtype
-from kernelscope.costs.through_forward import FAMILIES, gradient_cost
+from kernelscope.costs.through_forward import FAMILIES, MODELS, gradient_cost
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
@@ -119,12 +119,13 @@ def set_apart(classes: Classes, places: pl.Series, entries: pl.Series) -> Classe
 def _traits(costs: pl.DataFrame) -> pl.DataFrame:
     """What the attribution must know of each class."""
     products = pl.col("family").is_in(FAMILIES).fill_null(value=False)
+    known = products | pl.col("model").is_in(MODELS).fill_null(value=False)
     computed = pl.col("status").is_in(KNOWN)
     return costs.select(
         is_computed=computed,
         is_modelled=pl.col("model").is_not_null(),
         is_wrapper=pl.col("composite"),
-        tells_gradient=pl.col("flops").is_not_null() & products,
+        tells_gradient=pl.col("flops").is_not_null() & known,
         is_product=products,
         works=pl.any_horizontal(pl.col(column).fill_null(0) > 0 for column in FIGURES),
         flops=pl.col("flops").fill_null(0),
@@ -142,7 +143,7 @@ def _costs_of_kinds(costs: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
     for row in found.filter(through).iter_rows(named=True):
         dtype = find_dtype(row["dtype"]) if row["dtype"] else None
         forward = Cost(row["flops"], row["bytes_read"], row["bytes_written"], dtype)
-        cost = gradient_cost(forward, row["family"] or "")
+        cost = gradient_cost(forward, row["family"] or "", row["model"] or "")
         figures = (cost.flops, cost.bytes_read, cost.bytes_written) if cost else (None, None, None)
         note = cost.note if cost else f"a gradient through a forward operator of family {row['family']}"
         status = cost.status if cost else "unknown_op"

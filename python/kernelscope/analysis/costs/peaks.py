@@ -13,6 +13,7 @@ from kernelscope.trace import Trace
 PRODUCTS = frozenset(
     {
         "attention",
+        "attention_functions",
         "attention_libraries",
         "convolution",
         "convolution_backward",
