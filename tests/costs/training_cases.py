@@ -632,7 +632,7 @@ case(
 )
 
 # 3 tables with 96 columns in all; 6 indices of 8 bytes for each sample, whose rows of 32 are added.
-TABLES = (*[([1000], F)] * 3, ([3], I), ([3], L), ([4], I))
+TABLES = (*[([96 * 10**4], F)] * 3, ([3], I), ([3], L), ([4], I))
 case(
     "fbgemm::split_embedding_codegen_forward_unweighted_cuda",
     lambda b: (*TABLES, V(96), V(32), ([6 * b], L), ([3 * b + 1], L), V(0)),
@@ -649,6 +649,31 @@ case(
     lambda b: 4 * b * 96,
 )
 case(
+    "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function",
+    lambda b: (
+        *(([0], F), *TABLES, V(""), V(32), ([4], L), V(12), ([6 * b], L)),
+        *(([3 * b + 1], L), V(0), ([6 * b], F), None, ([0], I), V(True), V(1.0), V(False), ([3 * 10**4], F)),
+    ),
+    lambda b: 2 * 6 * b * 32,
+    lambda b: 8 * 6 * b + 8 * (3 * b + 1) + 4 * 6 * b * 32 + 4 * 6 * b,
+    lambda b: 4 * b * 96,
+)
+case(
+    "fbgemm::permute_pooled_embs_auto_grad fbgemm::recat_embedding_grad_output_mixed_D_batch",
+    lambda b: (([b, 96], F), ([4], L), ([3], L)),
+    nothing,
+    lambda b: 4 * b * 96,
+    lambda b: 4 * b * 96,
+)
+# Bucket and place of each index.
+case(
+    "fbgemm::block_bucketize_sparse_features",
+    lambda b: (([3 * b], I), ([6 * b], I), V(False), V(False), ([3], I), V(2), None),
+    lambda b: 2 * 6 * b,
+    lambda b: 4 * 9 * b,
+    lambda b: 4 * 6 * b,
+)
+case(
     "fbgemm::split_embedding_nobag_codegen_forward_unweighted_cuda",
     lambda b: (*TABLES[:5], V(32), ([6 * b], L), ([3 * b + 1], L)),
     nothing,
@@ -663,7 +688,7 @@ case(
     lambda b: 4 * 6 * b * 32,
 )
 case(
-    "fbgemm::permute_1D_sparse_data fbgemm::permute_2D_sparse_data",
+    "fbgemm::permute_1D_sparse_data fbgemm::permute_2D_sparse_data fbgemm::permute_sparse_features",
     lambda b: (([3], I), ([3, b], L), ([6 * b], L), ([6 * b], F), None),
     nothing,
     lambda b: 12 + 8 * 3 * b + 12 * 6 * b,

@@ -3,40 +3,77 @@
 The values of indices are not recorded. Tables are assumed to be equally wide, and rows to be distinct.
 """
 
+from dataclasses import replace
 from math import prod
 
-from kernelscope.costs.bind import Call
+from kernelscope.costs.bind import NO_VALUE, Call
 from kernelscope.costs.registry import operator, operator_prefix
 from kernelscope.costs.types import FLOAT32, Cost, Tensor
 
 _EQUAL = "tables are assumed to be equally wide, and the indices to be distinct"
 
 
-@operator_prefix("fbgemm::split_embedding_codegen_forward_", "fbgemm::split_embedding_nobag_codegen_forward_")
-def _pooled_lookup(call: Call) -> Cost:
-    """``(dev_weights, uvm_weights, lxu_cache_weights, weights_placements, weights_offsets, D_offsets,
-    total_D, max_D, indices, offsets, pooling_mode, indice_weights, ...)``, without pooling ``(...,
-    weights_offsets, D, indices, offsets, ...)``: reads a row for each index, and adds it to its bag.
+def _rows_of(table: Tensor, moved: int) -> int:
+    """Bytes of rows with this count of numbers, at most of all rows."""
+    return min(moved * table.dtype.bytes, table.read)
 
-    Shapes: dev_weights all tables in one; D_offsets ``(tables + 1,)``; offsets ``(tables * batch + 1,)``;
-    result ``(batch, total_D)``, without pooling ``(indices, D)``.
+
+def _pooled(call: Call, first: int, width: int | None) -> Cost:
+    """Cost of adding rows of tables by bag; the inputs from ``first`` on begin with the tables.
+
+    ``width`` is the mean width of a table, if it follows from other inputs.
     """
-    table = call.tensor(0)
-    if "nobag" in call.name:
-        width, indices = call.integer(5), call.tensor(6, rank=1)
-        moved = indices.numel * width
-        read = indices.read + moved * table.dtype.bytes
-        return Cost(0, read, moved * FLOAT32.bytes, table.dtype, "estimate", _EQUAL)
-    tables, total = call.tensor(5, rank=1).numel - 1, call.integer(6)
-    indices, offsets = call.tensor(8, rank=1), call.tensor(9, rank=1)
+    table, bounds = call.tensor(first), call.tensor(first + 5, rank=1)
+    indices, offsets = call.tensor(first + 8, rank=1), call.tensor(first + 9, rank=1)
+    tables = bounds.numel - 1
     if tables < 1:
         call.fail("there are no tables")
+    total = call.integer(first + 6) if width is None else tables * width
     moved = indices.numel * total // tables
-    weighted = "_weighted" in call.name
-    read = indices.read + offsets.read + moved * table.dtype.bytes
-    read += indices.numel * FLOAT32.bytes if weighted else 0
+    weights = call.optional(first + 11)
+    read = indices.read + offsets.read + _rows_of(table, moved) + (weights.read if weights else 0)
     written = (offsets.numel - 1) // tables * total * FLOAT32.bytes
-    return Cost((2 if weighted else 1) * moved, read, written, table.dtype, "estimate", _EQUAL)
+    flops = (2 if weights else 1) * moved
+    return Cost(flops, read, written, table.dtype, "estimate", _EQUAL)
+
+
+@operator_prefix("fbgemm::split_embedding_codegen_forward_")
+def _pooled_forward(call: Call) -> Cost:
+    """``(dev_weights, uvm_weights, lxu_cache_weights, weights_placements, weights_offsets, D_offsets,
+    total_D, max_D, indices, offsets, pooling_mode, indice_weights, ...)``: reads a row for each index, and
+    adds it to its bag.
+
+    Shapes: dev_weights all tables in one; D_offsets ``(tables + 1,)``; offsets ``(tables * batch + 1,)``;
+    result ``(batch, total_D)``.
+    """
+    return _pooled(call, 0, None)
+
+
+@operator_prefix("fbgemm::split_embedding_codegen_lookup_")
+def _pooled_lookup(call: Call) -> Cost:
+    """The same behind a placeholder, with the sizes of hashes before the indices: ``(placeholder,
+    dev_weights, ..., max_D, hash_size_cumsum, total_hash_size_bits, indices, offsets, pooling_mode,
+    indice_weights, ..., momentum1_dev, ...)``.
+
+    Where the total width was not recorded, it follows from the state of a rowwise optimizer, with a number
+    for each row.
+    """
+    state = call.optional(20) if "_rowwise_" in call.name else None
+    width = call.tensor(1).numel // state.numel if state and state.numel else None
+    without = [*call.args[1:9], *call.args[11:]]
+    return _pooled(replace(call, args=without), 0, width if call.arg(7) is NO_VALUE else None)
+
+
+@operator_prefix("fbgemm::split_embedding_nobag_codegen_forward_")
+def _lookup(call: Call) -> Cost:
+    """``(dev_weights, ..., weights_offsets, D, indices, offsets, ...)``: copies a row for each index.
+
+    Shapes: result ``(indices, D)``.
+    """
+    table, width, indices = call.tensor(0), call.integer(5), call.tensor(6, rank=1)
+    moved = indices.numel * width
+    read = indices.read + _rows_of(table, moved)
+    return Cost(0, read, moved * FLOAT32.bytes, table.dtype, "estimate", _EQUAL)
 
 
 @operator_prefix("fbgemm::split_embedding_backward_codegen_")
@@ -51,11 +88,34 @@ def _pooled_update(call: Call) -> Cost:
     if tables < 1:
         call.fail("there are no tables")
     moved = indices.numel * grad.shape[1] // tables
-    read = grad.read + indices.read + offsets.read + moved * table.dtype.bytes
-    return Cost(2 * moved, read, moved * table.dtype.bytes, table.dtype, "estimate", _EQUAL)
+    rows = _rows_of(table, moved)
+    read = grad.read + indices.read + offsets.read + rows
+    return Cost(2 * moved, read, rows, table.dtype, "estimate", _EQUAL)
+
+
+@operator("fbgemm::permute_pooled_embs", "fbgemm::permute_pooled_embs_auto_grad")
+@operator("fbgemm::recat_embedding_grad_output_mixed_D_batch")
+@operator_prefix("torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbs")
+def _permute_pooled(call: Call) -> Cost:
+    """``permute_pooled_embs(pooled_embs, ...)`` and its gradient: moves ``(batch, total_D)``."""
+    x = call.tensor(0)
+    return Cost(0, x.read, x.nbytes, x.dtype)
+
+
+@operator("fbgemm::block_bucketize_sparse_features")
+def _bucketize(call: Call) -> Cost:
+    """``block_bucketize_sparse_features(lengths, indices, ...)``: a division with remainder per index, which
+    moves to its bucket. The lengths of each bucket are not counted.
+    """
+    lengths, indices = call.tensor(0), call.tensor(1)
+    note = "the lengths of buckets are not counted"
+    return Cost(
+        2 * indices.numel, lengths.read + indices.read, indices.nbytes, indices.dtype, "estimate", note
+    )
 
 
 @operator("fbgemm::permute_1D_sparse_data", "fbgemm::permute_2D_sparse_data", "fbgemm::permute_sparse_data")
+@operator("fbgemm::permute_sparse_features")
 def _permute(call: Call) -> Cost:
     """``permute_2D_sparse_data(permute, lengths, values, weights, permuted_lengths_sum)``: moves lists.
 

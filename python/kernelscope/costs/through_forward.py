@@ -15,7 +15,12 @@ _PRODUCTS = {
     "attention_libraries": (5, 2),
 }
 # Models whose gradients differ from those of their family, if that has any.
-_OWN_PRODUCTS = {"linear_with_frozen_weight": (1, 1), "mamba_2": (2, 1), "chunked_attention": (2, 1)}
+_OWN_PRODUCTS = {
+    "linear_with_frozen_weight": (1, 1),
+    "mamba_2": (2, 1),
+    "chunked_attention": (2, 1),
+    "pooled_lookup": (2, 1),
+}
 # Their forward stores the gradients, which the backward multiplies by that of the loss.
 _STORED = frozenset({"cross_entropy_function", "linear_cross_entropy"})
 
