@@ -299,7 +299,11 @@ def test_every_rule_says_what_it_is_about() -> None:
 def test_every_rule_is_documented() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs/views.md").read_text()
     documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    assert documented == {rule.find.__name__ for rule in RULES} | {"straggler", "uneven_ranks"}
+    assert documented == {rule.find.__name__ for rule in RULES} | {
+        "straggler",
+        "uneven_ranks",
+        "uneven_experts",
+    }
 
 
 def test_names_of_any_length_make_sentences_of_some(advise: Advise) -> None:

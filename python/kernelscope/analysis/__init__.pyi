@@ -79,6 +79,9 @@ from kernelscope.analysis.steps.serving import serving_throughput as serving_thr
 from kernelscope.analysis.timeline import timeline as timeline
 from kernelscope.analysis.training.dimensions import parallel_dimensions as parallel_dimensions
 from kernelscope.analysis.training.dimensions import rank_layout as rank_layout
+from kernelscope.analysis.training.experts import expert_exchanges as expert_exchanges
+from kernelscope.analysis.training.experts import expert_layers as expert_layers
+from kernelscope.analysis.training.experts import expert_products as expert_products
 from kernelscope.analysis.training.phases import training_phases as training_phases
 from kernelscope.analysis.training.pipelines import pipeline_slots as pipeline_slots
 from kernelscope.analysis.training.pipelines import pipeline_stages as pipeline_stages

@@ -31,7 +31,7 @@ _CAUSES = {
         "Compare its links with another rank (nvidia-smi topo -m, NCCL_DEBUG=INFO).",
     ),
 }
-_HIDDEN, _EXPOSED, _LATE, _UNEVEN = 0.5, 0.05, 0.05, 0.1
+_HIDDEN, _EXPOSED, _LATE, _UNEVEN, _UNBALANCED = 0.5, 0.05, 0.05, 0.1, 0.05
 
 
 @rule("Computation does not hide communication", _HIDDEN, "hidden share")
@@ -126,3 +126,28 @@ def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
             rank=slow if isinstance(slow, int) else None,
             cause=("straggler",),
         )
+
+
+@rule("Experts are loaded unevenly", _UNBALANCED)
+def uneven_experts(ranks: Sequence[Facts]) -> Iterator[Advice]:
+    """Finds ranks that wait for the rank whose experts get most tokens."""
+    from kernelscope.analysis.training.experts import expert_layers
+
+    layers = expert_layers([one.trace for one in ranks])
+    layers = layers.filter(pl.col("imbalance") > _UNEVEN)
+    total = sum(one.total_ns for one in ranks)
+    waited = int(layers["combine_wait_ns"].sum())
+    value = waited / total if total else 0.0
+    if value <= _UNBALANCED:
+        return
+    worst = layers.sort("combine_wait_ns", "layer", descending=[True, False]).row(0, named=True)
+    yield Advice(
+        f"Ranks waited {format_ns(waited)} to combine the results of experts, most in layer {worst['layer']} "
+        f"({worst['phase']}), where rank {worst['hot_rank']} gets {format_percent(worst['imbalance'])} more "
+        "tokens than the mean.",
+        "Balance the router: a larger auxiliary loss, a bias for each expert, or a limit of tokens for each "
+        "(capacity factor). Spread or copy experts with many tokens over ranks.",
+        value,
+        saving_ns=waited // len(ranks),
+        rank=worst["hot_rank"],
+    )

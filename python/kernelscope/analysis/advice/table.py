@@ -30,7 +30,7 @@ _MODULES = (
     roofline_rules, compile_rules, program_rules,
 )  # fmt: skip
 _OF_PLUGIN = tuple(found for found in vars(plugin_rules).values() if isinstance(found, Rule))
-_OF_RANKS = (rank_rules.straggler, rank_rules.uneven_ranks)
+_OF_RANKS = (rank_rules.straggler, rank_rules.uneven_ranks, rank_rules.uneven_experts)
 RULES = tuple(
     found
     for module in _MODULES

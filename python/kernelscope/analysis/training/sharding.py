@@ -16,6 +16,7 @@ from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.ranks.parts import Workshop
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
+from kernelscope.analysis.training.issued import issued
 from kernelscope.costs import find_dtype
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -125,7 +126,8 @@ def _of_window(window: Window, calls: pl.DataFrame) -> pl.DataFrame:
     """The collectives of a window of a rank, on its own clock."""
     trace = window.trace()
     marks = _marks(trace)
-    found = _issued(trace, calls)
+    columns = ("row", "step", "kind", "phase", "dtype", "exposed_ns", "device")
+    found = issued(trace, calls.select(*columns, bytes="message_bytes"))
     own = _around(found, marks, (_GATHER, _REDUCE))
     hook = _around(found, marks, (*_HOOKS, *_PREFETCHES))["event"]
     # Without annotations, an all-gather in the backward pass belongs to it.
@@ -176,28 +178,6 @@ def _around(calls: pl.DataFrame, marks: pl.DataFrame, events: Iterable[str]) -> 
     some = nest(marks.filter(pl.col("event").is_in(list(events))).with_row_index("row"))
     points = calls.select("track", start_ns="issued_ns", dur_ns=pl.lit(0, pl.Int64))
     return gather_rows(innermost(points, some), some, "event", "fsdp_unit")
-
-
-def _issued(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls with times of their window, and the thread and time of their launch.
-
-    Columns: ``row``, ``step``, ``kind``, ``phase``, ``dtype``, ``bytes``, ``exposed_ns``, ``device``,
-        ``start_ns``, ``dur_ns``, ``track``, ``issued_ns``.
-    """
-    calls = calls.select(
-        "row", "step", "kind", "phase", "dtype", "exposed_ns", "device", bytes="message_bytes"
-    )  # fmt: skip
-    on_gpu = calls.filter(pl.col("device").is_not_null())
-    work = gather_rows(on_gpu["row"], trace.gpu_ops, "start_ns", "dur_ns", "launch_row")
-    launch = gather_rows(work["launch_row"], trace.launches, "track", "start_ns")
-    on_gpu = on_gpu.hstack(work.drop("launch_row")).hstack(launch.rename({"start_ns": "issued_ns"}))
-    on_host = calls.filter(pl.col("device").is_null())
-    run = gather_rows(on_host["row"], trace.ops, "start_ns", "dur_ns")
-    callers = trace.collectives.filter(pl.col("source") == "op").select("row", "call_row").unique("row")
-    caller = on_host.select("row").join(callers, on="row", how="left", maintain_order="left")["call_row"]
-    launch = gather_rows(caller, trace.ops, "track", "start_ns").rename({"start_ns": "issued_ns"})
-    found = pl.concat([on_gpu, on_host.hstack(run).hstack(launch)])
-    return found.with_columns(pl.col("dur_ns").fill_null(0), pl.coalesce("issued_ns", "start_ns"))
 
 
 def _with_units(calls: pl.DataFrame) -> pl.DataFrame:

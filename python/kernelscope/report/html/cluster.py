@@ -84,7 +84,7 @@ def write_cluster_page(
         notes=notes,
     )
     views = [look_first(job), critical_path(source, cluster), ranks(job), collectives(job)]
-    views += [dimensions(cluster), pipeline(source, cluster), steps(job), clocks(job), files(job)]
+    views += [dimensions(source, cluster), pipeline(source, cluster), steps(job), clocks(job), files(job)]
     write_views(views, out, title=title)
 
 

@@ -3,9 +3,11 @@
 import polars as pl
 
 from kernelscope import analysis
-from kernelscope.analysis.ranks.cluster import Cluster
+from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.analysis.training.dimensions import DIMENSIONS
+from kernelscope.analysis.training.experts import exchanges_of, layers_of
 from kernelscope.report.parts import Figure, Note, Part, View
+from kernelscope.report.parts.path_bars import MOST_RANKS
 from kernelscope.report.parts.tables import Table
 
 _MOST_RANKS = 1_024
@@ -16,14 +18,18 @@ _TRAFFIC = (
     "dimension", "phase", "collectives", "calls", "total_ns", "wait_ns", "exposed_ns", "bytes",
     "bus_bytes_per_s",
 )  # fmt: skip
+_LAYERS = (
+    "step", "phase", "layer", "group", "routed_tokens", "tokens_max", "hot_rank", "imbalance", "dispatch_ns",
+    "combine_ns", "exposed_ns", "combine_wait_ns",
+)  # fmt: skip
 _ABSENT = (
     "Neither descriptions nor traffic of the process groups name a dimension of parallelism. "
     "DeviceMesh and Megatron describe their groups."
 )
 
 
-def dimensions(cluster: Cluster) -> View:
-    """Returns the purpose of each process group, its traffic, and the place of each rank."""
+def dimensions(source: Source, cluster: Cluster) -> View:
+    """Returns the purpose of each process group, its traffic, the place of each rank, and its experts."""
     what = "Purpose of each process group, from its description or its traffic, and the place of each rank."
     groups = analysis.parallel_dimensions(cluster)
     if groups["dimension"].null_count() == groups.height:
@@ -41,6 +47,10 @@ def dimensions(cluster: Cluster) -> View:
             "layout", "Ranks", "Place of each rank in each dimension.", layout, ("rank", "host", *DIMENSIONS)
         ),
     ]
+    if "ep" in groups["dimension"] and cluster.ranks.height <= MOST_RANKS:
+        layers = layers_of(exchanges_of(source, cluster))
+        spread = "Tokens of each layer of experts, and how long ranks wait for the one with most."
+        parts.append(Table("experts", "Experts", spread, layers, _LAYERS))
     return View("dimensions", "Parallelism", what, parts)
 
 
