@@ -7,6 +7,7 @@ what a finding about that may promise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from events import V100, Events
@@ -66,6 +67,15 @@ class Simulated(Events):
         if dur:
             (self.op if cat == "cpu_op" else self.annotation)(name, self.now, dur)
             self.now += dur
+
+    def frame(self, name: str, steps: Callable[[], object]) -> None:
+        """A Python frame around what ``steps`` does."""
+        begin = self.now
+        self.now += 0.5
+        steps()
+        self.now += 0.5
+        args = {"Python id": next(self.ids)}
+        self.add("python_function", name, begin, self.now - begin, args=args)
 
     def runtime(self, name: str, dur: float) -> None:
         """A call of the host that launches nothing."""

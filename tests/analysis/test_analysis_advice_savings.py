@@ -207,6 +207,40 @@ def half_hidden(program: Simulated, cause: bool) -> None:
     program.run("ncclDevKernel_AllReduce", 180, stream=9, after=program.busy[7] - (30 if cause else 180))
 
 
+def collecting(program: Simulated, cause: bool) -> None:
+    kernels(program, 2)
+
+    def collect() -> None:
+        program.now += 700 if cause else 0
+
+    program.frame("train.py(12): step", lambda: program.frame("<built-in function collect>", collect))
+    kernels(program, 8)
+
+
+def saving(program: Simulated, cause: bool) -> None:
+    kernels(program, 2)
+
+    def save() -> None:
+        program.now += 700 if cause else 0
+
+    program.frame("train.py(20): main", lambda: program.frame("torch/serialization.py(900): save", save))
+    kernels(program, 8)
+
+
+def norming(program: Simulated, cause: bool) -> None:
+    for _ in range(5):
+        kernels(program, 2)
+
+        def clip() -> None:
+            program.run("norm", 20)
+            if cause:
+                program.wait()
+                program.work("aten::item", 60)
+
+        program.frame("torch/nn/utils/clip_grad.py(184): clip_grad_norm_", clip)
+        program.run("adam", 100)
+
+
 def gathering(program: Simulated, cause: bool) -> None:
     assert isinstance(program, Sharded)
     program.train(6, gather=400 if cause else 20, compute=150, reduce=20)
@@ -241,6 +275,9 @@ PAIRS: dict[str, tuple[Build, dict[str, Any]]] = {
     "allocator_calls": (allocating, V100),
     "communication": (communicating, V100),
     "exposed_communication": (half_hidden, V100),
+    "garbage_collection": (collecting, V100),
+    "checkpoint_saving": (saving, V100),
+    "gradient_norm_waits": (norming, V100),
     "late_all_gathers": (gathering, V100),
     "late_reductions": (reducing, V100),
 }
@@ -248,7 +285,7 @@ PAIRS: dict[str, tuple[Build, dict[str, Any]]] = {
 # What nobody can say the worth of, or what always is part of another finding.
 WITHOUT = {
     "data_parallel", "ddp_backend", "low_utilisation", "memory_near_capacity", "recompiled_functions",
-    "out_of_memory", "memory_growth", "fragmentation",
+    "out_of_memory", "memory_growth", "fragmentation", "slow_first_step",
 }  # fmt: skip
 PARTS = {"tiny_kernels"}
 

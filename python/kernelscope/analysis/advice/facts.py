@@ -9,6 +9,7 @@ import polars as pl
 from kernelscope.analysis.advice.record import matching, names_like, rows_like
 from kernelscope.analysis.advice.savings import Change, Savings
 from kernelscope.analysis.advice.waits import REPLAYS, Gaps, classified_gaps
+from kernelscope.analysis.call_tree import innermost, nest
 from kernelscope.analysis.gpu.time import temporal_breakdown
 from kernelscope.analysis.gpu.work import GpuWork
 from kernelscope.analysis.grouping import classes_of, gather_rows, positions, sum_by_group
@@ -260,6 +261,20 @@ class Facts:
         rules = {"late_all_gathers": is_gather, "late_reductions": ~is_gather}
         waited = {name: int(waits.filter(own)["wait_ns"].sum()) for name, own in rules.items()}
         return [name for name, ns in waited.items() if 2 * ns >= exposed_ns]
+
+    @cached_property
+    def norm_waits(self) -> list[OnGpu]:
+        """Gaps after the host had waited for the GPU while gradients are clipped, grouped by GPU."""
+        from kernelscope.analysis.training.phases import named_phases
+
+        gaps = self.gaps.late.filter(pl.col("cause") == "sync")
+        if gaps.is_empty():
+            return []
+        clipping = named_phases(self.trace).filter(phase="gradient_clipping")
+        calls = gather_rows(gaps["sync_row"], self.trace.launches, "track", "start_ns")
+        clipping = nest(clipping.select("row", "track", "start_ns", "dur_ns"))
+        around = innermost(calls.with_columns(dur_ns=pl.lit(0, pl.Int64)), clipping)
+        return self.on_gpus(gaps.filter(around.is_not_null()))
 
     @cached_property
     def updates(self) -> pl.Series:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from kernelscope.analysis.advice.facts import Facts
+from kernelscope.analysis.advice.facts import Facts, OnGpu
 from kernelscope.analysis.advice.record import Advice, citing, counted, most_common, names_like, rule
 from kernelscope.analysis.advice.remedies import (
     WAITED_FOR,
@@ -15,6 +15,7 @@ from kernelscope.analysis.advice.remedies import (
     slow_call,
 )
 from kernelscope.analysis.advice.savings import together
+from kernelscope.analysis.advice.source_lines import called_from
 from kernelscope.analysis.advice.waits import LONGEST_LAUNCH_NS, longest_calls
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.units import format_ns, format_percent
@@ -154,20 +155,29 @@ def synchronising_calls(facts: Facts) -> Iterator[Advice]:
         if value <= _SYNCING:
             continue
         of_calls = gpu.works["sync_row"].unique()
-        calls = gather_rows(of_calls, facts.trace.launches, "row", "name", "dur_ns", "op_row")
+        columns = ("row", "name", "dur_ns", "op_row", "track", "start_ns")
+        calls = gather_rows(of_calls, facts.trace.launches, *columns)
         ops = gather_rows(calls["op_row"], facts.trace.ops, "name")["name"].cast(pl.String)
         callers = calls.select(by=pl.coalesce(ops, pl.col("name").cast(pl.String)))
         names = callers.group_by("by").len().sort("len", "by", descending=[True, False])
         listed = most_common(f"{name} ({count:,} x)" for name, count in names.iter_rows())
         yield Advice(
             f"{gpu.who}The GPU was idle for {format_ns(gpu.spent_ns)} after "
-            f"{counted(calls.height, 'call')} that waited for it: {listed}.",
+            f"{counted(calls.height, 'call')} that waited for it: {listed}."
+            f"{called_from(facts.trace, calls)}",
             remedy(facts, "sync"),
             value,
             change=facts.savings.unwaited(calls),
             device=gpu.device,
             cites=citing("launches", calls),
+            cause=("gradient_norm_waits",) if _waits_for_norms(facts, gpu) else (),
         )
+
+
+def _waits_for_norms(facts: Facts, gpu: OnGpu) -> bool:
+    """Whether at least half of what a GPU waits for are norms of gradients."""
+    own = (norms.spent_ns for norms in facts.norm_waits if norms.device == gpu.device)
+    return 2 * sum(own) >= gpu.spent_ns
 
 
 @rule("The GPU idles", _IDLE, needs_all_times=True)

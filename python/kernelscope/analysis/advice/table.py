@@ -17,6 +17,7 @@ from kernelscope.analysis.advice import (
     rank_rules,
     roofline_rules,
     sharding_rules,
+    stalling_rules,
 )
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Rule
@@ -27,7 +28,7 @@ from kernelscope.trace import Trace
 
 _MODULES = (
     plugin_rules, rank_rules, sharding_rules, launching_rules, copy_rules, kernel_rules, attention_rules,
-    roofline_rules, compile_rules, program_rules,
+    roofline_rules, compile_rules, program_rules, stalling_rules,
 )  # fmt: skip
 _OF_PLUGIN = tuple(found for found in vars(plugin_rules).values() if isinstance(found, Rule))
 _OF_RANKS = (rank_rules.straggler, rank_rules.uneven_ranks, rank_rules.uneven_experts)

@@ -1,4 +1,4 @@
-"""Experts on several ranks: how many tokens each rank gets, and what the exchange of tokens costs."""
+"""Experts on several ranks: the tokens of each rank, and the cost of exchanging them."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -95,7 +95,7 @@ def phased(trace: Trace) -> pl.DataFrame:
     ops = trace.ops
     tree = CallTree(ops)
     tree.put_own_time(ops, into="host_ns")
-    named = _named(trace)
+    named = named_phases(trace)
     around = innermost(ops.select("track", "start_ns", dur_ns=pl.lit(0, pl.Int64)), named)
     found = ops.select(
         "row", "step", "module", recorded="phase", named=gather_rows(around, named, "phase")["phase"],
@@ -108,7 +108,7 @@ def phased(trace: Trace) -> pl.DataFrame:
     return found.with_columns(phase=phase, host_ns=host).drop("recorded", "named")
 
 
-def _named(trace: Trace) -> pl.DataFrame:
+def named_phases(trace: Trace) -> pl.DataFrame:
     """Times of threads in a phase that has a name, nested.
 
     Columns: ``row``, ``parent_row``, ``track``, ``start_ns``, ``dur_ns``, ``phase``.

@@ -43,7 +43,7 @@ _EVENTS = {
     "FullyShardedDataParallel._post_backward_prefetch": "backward_prefetch",
     "FullyShardedDataParallel._post_backward_hook": _REDUCE,
 }
-"""Annotations of torch. Those of FSDP2 end with the name of the unit."""
+"""Annotations of torch. FSDP2 adds the name of the unit."""
 
 _NAME = re.compile(r"([\w:.]+)(?: for .*)?(?: \((.*?)\))?( \[pg=\d+\])?$")
 _ROOT = "(root)"
