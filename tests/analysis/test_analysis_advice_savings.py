@@ -241,6 +241,42 @@ def norming(program: Simulated, cause: bool) -> None:
         program.run("adam", 100)
 
 
+GROUP = {
+    "Collective name": "allreduce", "dtype": "Float", "In msg nelems": 1000, "Out msg nelems": 1000,
+    "Group size": 2, "Process Group Name": "3", "Process Group Ranks": "[0, 1]",
+    "Process Group Description": "TENSOR_MODEL_PARALLEL_GROUP",
+}  # fmt: skip
+
+
+def splitting(program: Simulated, cause: bool) -> None:
+    for _ in range(5):
+        kernels(program, 2, 100)
+        after = program.busy[7] if cause else program.busy[7] - 120
+        reduced = program.run("ncclDevKernel_AllReduce", 80, stream=9, after=after, op="nccl:call", **GROUP)
+        program.run("k", 100, after=reduced)
+
+
+def recomputing(program: Simulated, cause: bool) -> None:
+    assert isinstance(program, Sharded)
+    program.sequence += 1
+    node = {"Sequence_number": program.sequence, "Fwd_thread_id": 1}
+
+    def product() -> None:
+        program.run("gemm", 300)
+
+    def backward() -> None:
+        if cause:
+            program.sequence += 1
+            program.inside("aten::mm", product, op=True, Sequence_number=program.sequence)
+        program.inside("MmBackward0", lambda: program.run("gemm", 600, op="aten::mm"), op=True, **node)
+
+    program.inside("aten::mm", product, op=True, Sequence_number=program.sequence)
+    program.inside("autograd::engine::evaluate_function: MmBackward0", backward, op=True, **node)
+    held = {"Total Allocated": 8 * 2**30, "Total Reserved": 8 * 2**30}
+    program.memory(program.now, 512, device_type=1)
+    program.events[-1]["args"] |= held
+
+
 def gathering(program: Simulated, cause: bool) -> None:
     assert isinstance(program, Sharded)
     program.train(6, gather=400 if cause else 20, compute=150, reduce=20)
@@ -275,6 +311,8 @@ PAIRS: dict[str, tuple[Build, dict[str, Any]]] = {
     "allocator_calls": (allocating, V100),
     "communication": (communicating, V100),
     "exposed_communication": (half_hidden, V100),
+    "exposed_tensor_parallelism": (splitting, V100),
+    "needless_recomputation": (recomputing, V100),
     "garbage_collection": (collecting, V100),
     "checkpoint_saving": (saving, V100),
     "gradient_norm_waits": (norming, V100),

@@ -254,13 +254,31 @@ class Facts:
         found = found.hstack(gather_rows(found["row"], self.trace.gpu_ops, "device"))
         return found.drop_nulls("device")
 
-    def sharded_causes(self, device: int | None, exposed_ns: int) -> list[str]:
-        """Returns the rules about sharded parameters that explain half of the exposed communication."""
-        waits = self.sharded.filter(pl.col("device").eq_missing(device))
+    @cached_property
+    def calls(self) -> pl.DataFrame:
+        """Collectives on GPUs in complete steps: the columns of ``rank_calls``, and ``dimension``."""
+        from kernelscope.analysis.ranks.cluster import cluster_of
+        from kernelscope.analysis.ranks.collectives import rank_calls
+        from kernelscope.analysis.training.dimensions import parallel_dimensions
+
+        cluster = cluster_of(self.trace)
+        groups = parallel_dimensions(cluster).select("group", "dimension")
+        found = rank_calls(cluster).join(groups, on="group", how="left", maintain_order="left")
+        return self.inside(found.drop_nulls("device"))
+
+    def communication_causes(self, device: int | None, exposed_ns: int) -> list[str]:
+        """Returns the more specific rules that explain half of the exposed communication of a GPU."""
+        if not self.trace.gpu_ops["is_communication"].any():
+            return []
+        is_own = pl.col("device").eq_missing(device)
         is_gather = pl.col("kind") == "all_gather"
-        rules = {"late_all_gathers": is_gather, "late_reductions": ~is_gather}
-        waited = {name: int(waits.filter(own)["wait_ns"].sum()) for name, own in rules.items()}
-        return [name for name, ns in waited.items() if 2 * ns >= exposed_ns]
+        waits, calls = self.sharded.filter(is_own), self.calls.filter(is_own)
+        explained = {
+            "late_all_gathers": waits.filter(is_gather)["wait_ns"],
+            "late_reductions": waits.filter(~is_gather)["wait_ns"],
+            "exposed_tensor_parallelism": calls.filter(dimension="tp")["exposed_ns"],
+        }
+        return [name for name, times in explained.items() if 2 * int(times.sum()) >= exposed_ns]
 
     @cached_property
     def norm_waits(self) -> list[OnGpu]:

@@ -109,7 +109,7 @@ def communication(facts: Facts) -> Iterator[Advice]:
         change=facts.faster(own),
         device=part.device if facts.who(part.device) else None,
         cites=citing("gpu_ops", own),
-        cause=tuple(facts.sharded_causes(part.device, part.worst_ns)),
+        cause=tuple(facts.communication_causes(part.device, part.worst_ns)),
     )
 
 

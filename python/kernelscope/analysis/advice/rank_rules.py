@@ -61,7 +61,7 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
             change=facts.faster(works[device]),
             device=device,
             cites=citing("gpu_ops", works[device]),
-            cause=(*facts.sharded_causes(device, exposed), "communication"),
+            cause=(*facts.communication_causes(device, exposed), "communication"),
         )
 
 

@@ -12,6 +12,7 @@ from kernelscope.analysis.advice import (
     copy_rules,
     kernel_rules,
     launching_rules,
+    parallel_rules,
     plugin_rules,
     program_rules,
     rank_rules,
@@ -27,16 +28,21 @@ from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 _MODULES = (
-    plugin_rules, rank_rules, sharding_rules, launching_rules, copy_rules, kernel_rules, attention_rules,
-    roofline_rules, compile_rules, program_rules, stalling_rules,
+    plugin_rules, rank_rules, parallel_rules, sharding_rules, launching_rules, copy_rules, kernel_rules,
+    attention_rules, roofline_rules, compile_rules, program_rules, stalling_rules,
 )  # fmt: skip
 _OF_PLUGIN = tuple(found for found in vars(plugin_rules).values() if isinstance(found, Rule))
-_OF_RANKS = (rank_rules.straggler, rank_rules.uneven_ranks, rank_rules.uneven_experts)
+RANK_RULES = (
+    rank_rules.straggler, rank_rules.uneven_ranks, rank_rules.uneven_experts, parallel_rules.slow_stage,
+    parallel_rules.uneven_lengths,
+)  # fmt: skip
+"""Rules that compare ranks."""
+
 RULES = tuple(
     found
     for module in _MODULES
     for found in vars(module).values()
-    if isinstance(found, Rule) and found not in _OF_RANKS
+    if isinstance(found, Rule) and found not in RANK_RULES
 )
 """Every rule about one trace."""
 
@@ -97,7 +103,7 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
         rows = [row for facts in ranks for row in _rows(facts, list(_asked(facts, waits)))]
         longest = max((one.total_ns for one in ranks), default=0)
         if len(source) > 1:
-            compared = [_Found(rule, advice) for rule in _OF_RANKS for advice in rule.find(ranks)]
+            compared = [_Found(rule, advice) for rule in RANK_RULES for advice in rule.find(ranks)]
             rows += [_row(one, longest) for one in _merged(compared)]
         return _table(rows)
     return _of_trace(source).table
