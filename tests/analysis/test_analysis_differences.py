@@ -17,6 +17,8 @@ from kernelscope.analysis.diff.tables import KEYS, differences
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 from nsys_database import Database
 
+RECORDED = Path(__file__).resolve().parents[1] / "recorded"
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -199,6 +201,56 @@ def test_noise_is_marked(tmp_path: Path) -> None:
     # Variances 1 and 112 us^2.
     assert row["spread_ns"] == pytest.approx(113**0.5 * 1000)
     assert analysis.diff(steady, slow, by="op")["is_noise"].to_list() == [False]
+
+
+def test_a_phase_of_training_that_changed(tmp_path: Path) -> None:
+    """A step computes a layer again, and waits for it: the other phases stay as they were."""
+
+    def training(*, checkpointed: bool) -> ks.Trace:
+        e = Events()
+        e.annotation("ProfilerStep#1", 0, 100)
+        e.op("aten::mm", 10, 10, Sequence_number=1)
+        e.op("autograd::engine::evaluate_function: MmBackward0", 40, 40, Sequence_number=1, Fwd_thread_id=1)
+        if checkpointed:
+            e.op("aten::mm", 42, 15, Sequence_number=2)
+            e.call(45, 2, 1)
+            e.kernel("gemm", 50, 10, 1)
+        e.op("aten::mm", 60, 10)
+        e.call(61, 2, 2)
+        e.kernel("gemm", 70, 20, 2)
+        return e.read(tmp_path / str(checkpointed))
+
+    before, after = (training(checkpointed=checkpointed) for checkpointed in (False, True))
+    changes = analysis.diff_phases(before, after)
+    assert changes.select("phase", "device_delta_ns", "host_delta_ns").rows() == [
+        ("recompute", 10_000, 15_000),
+        ("backward", 0, -15_000),
+    ]
+    back = analysis.diff_phases(after, before)
+    assert back["device_delta_ns"].to_list() == [-10_000, 0]
+
+
+@pytest.mark.parametrize("kind", ["fsdp2-keep", "fsdp2-accumulate"])
+def test_changes_of_training_sum_to_the_difference(kind: str) -> None:
+    before, after = (ks.read(RECORDED / f"sharding/{name}-rank0.json.gz") for name in ("fsdp2", kind))
+    for trace in (before, after):
+        assert analysis.diff_phases(trace, trace).is_empty()
+        assert analysis.diff_dimensions(trace, trace).is_empty()
+    phases = analysis.diff_phases(before, after)
+    own = [analysis.training_phases(trace).sum()["host_ns"].item() for trace in (before, after)]
+    assert phases["host_delta_ns"].sum() == own[1] - own[0]
+    (dimension,) = analysis.diff_dimensions(before, after).to_dicts()
+    calls = [analysis.rank_calls(trace).height for trace in (before, after)]
+    assert dimension["dimension"] == "fsdp"
+    assert [dimension["calls_before"], dimension["calls_after"]] == calls
+    # Three units stay gathered until the backward pass, or everything happens twice.
+    assert dimension["calls_delta"] == {"fsdp2-keep": -3, "fsdp2-accumulate": calls[0]}[kind]
+
+
+def test_traces_that_do_not_train_have_no_phases(tmp_path: Path) -> None:
+    before, after = layers(2).read(tmp_path / "a"), layers(3).read(tmp_path / "b")
+    assert analysis.diff_phases(before, after).is_empty()
+    assert analysis.diff_dimensions(before, after).is_empty()
 
 
 def test_traces_without_steps_or_operators(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from kernelscope.analysis.diff.comparison import diff_steps as diff_steps
 from kernelscope.analysis.diff.tables import diff as diff
 from kernelscope.analysis.diff.tables import diff_kernels as diff_kernels
 from kernelscope.analysis.diff.tables import diff_operators as diff_operators
+from kernelscope.analysis.diff.training import diff_dimensions as diff_dimensions
+from kernelscope.analysis.diff.training import diff_phases as diff_phases
 from kernelscope.analysis.doubts import doubts as doubts
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth as memory_bandwidth
 from kernelscope.analysis.gpu.copy_bandwidth import memory_bandwidth_summary as memory_bandwidth_summary

@@ -9,6 +9,7 @@ import polars as pl
 from kernelscope.analysis.diff.bounds import Verdict
 from kernelscope.analysis.diff.comparison import Comparison
 from kernelscope.analysis.diff.tables import differences, kernel_differences, operator_differences
+from kernelscope.analysis.diff.training import dimension_differences, phase_differences
 from kernelscope.escaping import for_markdown
 from kernelscope.report.json_document import describe, dump, listed
 from kernelscope.report.names import safe, short
@@ -82,6 +83,8 @@ def _sections(both: Comparison, verdicts: Sequence[Verdict], top: int) -> list[S
     slower, faster = (changes.filter(sign * pl.col("delta_ns") > 0) for sign in (1, -1))
     sections += [
         _parts(both),
+        _phases(both),
+        _dimensions(both),
         _ranked("Slower: takes more of a step", slower, top),
         _ranked("Faster: takes less of a step", faster, top),
         _operators(both, top),
@@ -110,6 +113,28 @@ def _parts(both: Comparison) -> Section:
     rows = differences(both, by="category").to_dicts()
     cells = [[row["category"], *_figures(row)] for row in rows]
     return Section("Parts of a step", ["part", "before", "after", "change", "spread", ""], cells)
+
+
+def _phases(both: Comparison) -> Section:
+    columns = ["phase", "GPU before", "after", "change", "host before", "after", "change"]
+    rows = phase_differences(both).to_dicts()
+    cells = [[row["phase"] or "-", *_sides(row, "device"), *_sides(row, "host")] for row in rows]
+    return Section("Phases of training", columns, cells)
+
+
+def _dimensions(both: Comparison) -> Section:
+    columns = ["dimension", "calls", "exposed before", "after", "change", "total change"]
+    rows = dimension_differences(both).to_dicts()
+    cells = [
+        [row["dimension"] or "-", _calls(row), *_sides(row, "exposed"), _signed(row["total_delta_ns"])]
+        for row in rows
+    ]
+    return Section("Communication by dimension", columns, cells)
+
+
+def _sides(row: Row, figure: str) -> list[str]:
+    before, after = row[f"{figure}_ns_before"], row[f"{figure}_ns_after"]
+    return [format_ns(before), format_ns(after), _signed(row[f"{figure}_delta_ns"])]
 
 
 def _ranked(title: str, changes: pl.DataFrame, top: int) -> Section:
@@ -301,6 +326,8 @@ def _to_json(both: Comparison, verdicts: Sequence[Verdict]) -> str:
                 {
                     "steps": steps,
                     "parts": differences(both, by="category"),
+                    "phases": phase_differences(both),
+                    "dimensions": dimension_differences(both),
                     "changes": differences(both),
                     "modules": differences(both, by="module"),
                     "operators": operator_differences(both),
