@@ -352,6 +352,7 @@ def test_a_promise_is_what_the_program_takes_less_without_the_cause(tmp_path: Pa
     fast, without = simulated(build, device, tmp_path, cause=False)
     found = table.filter(id=rule)
     assert found.height == 1, f"{rule} did not speak, but {table['id'].to_list()}"
+    assert found["table"].null_count() == 0, "evidence is cited"
     promised, gone = found["saving_ns"].item() / 1000, slow - fast
     assert LEAST * gone <= promised <= MOST * gone, f"{promised:,.0f} us of {gone:,.0f}"
     assert rule not in without["id"].to_list()

@@ -86,6 +86,7 @@ def test_waits_for_norms_are_the_cause_of_what_is_more_general(tmp_path: Path) -
 def test_a_slow_first_step(lengths: tuple[float, ...], speaks: bool, tmp_path: Path) -> None:
     table = analysis.recommendations(steps(Simulated(V100), *lengths).read(tmp_path))
     assert ("slow_first_step" in table["id"]) == speaks
+    assert (table.filter(id="slow_first_step")["cited"] > 0).all()
 
 
 def test_without_frames_no_line_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
-from kernelscope.analysis.advice.record import Advice, Cited, citing, counted, rows_like, rule
+from kernelscope.analysis.advice.record import Advice, citing, counted, rows_like, rule
 from kernelscope.analysis.advice.source_lines import called_from
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.intervals import common, merged
@@ -23,7 +23,7 @@ def garbage_collection(facts: Facts) -> Iterator[Advice]:
     found = rows_like(facts.trace, "python", _COLLECTOR, "row", "track", "start_ns", "dur_ns")
     yield from _skipping(
         facts,
-        found.drop_nulls("dur_ns"),
+        found.drop_nulls("dur_ns").with_columns(table=pl.lit("python")),
         _COLLECTING,
         "{} of garbage delayed the steps by {}.",
         "collection",
@@ -43,7 +43,7 @@ def checkpoint_saving(facts: Facts) -> Iterator[Advice]:
     outermost = found.filter(~pl.col("parent_row").is_in(found["row"].implode()).fill_null(value=False))
     yield from _skipping(
         facts,
-        outermost.drop("row"),
+        outermost.with_columns(row="table_row"),
         _SAVING,
         "Saving {} delayed the steps by {}.",
         "checkpoint",
@@ -57,7 +57,7 @@ def _skipping(
 ) -> Iterator[Advice]:
     """Advice about parts of threads without which steps are shorter.
 
-    Columns: ``found`` needs ``track``, ``start_ns`` and ``dur_ns``, and ``row`` if it is from ``python``.
+    Columns: ``found`` needs ``track``, ``start_ns``, ``dur_ns``, and ``table`` and ``row`` to cite.
     """
     parts = found.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     parts = common(parts, facts.spans)
@@ -69,6 +69,7 @@ def _skipping(
     value = facts.share(saving_ns)
     if value <= least:
         return
+    table = parts.sort("dur_ns", "row")["table"][-1]
     # A call of the collector has the collection inside.
     text = evidence.format(counted(separate.height, noun), format_ns(saving_ns))
     yield Advice(
@@ -77,7 +78,7 @@ def _skipping(
         value,
         change=change,
         saving_ns=saving_ns,
-        cites=citing("python", parts) if "row" in parts.columns else Cited(None, (), parts.height),
+        cites=citing(table, parts.filter(table=table)),
     )
 
 
@@ -106,7 +107,7 @@ def gradient_norm_waits(facts: Facts) -> Iterator[Advice]:
 @rule("The first step is slow", _SLOW, "share of a usual step")
 def slow_first_step(facts: Facts) -> Iterator[Advice]:
     """Finds a first step that takes much longer than the others, which have similar lengths."""
-    steps = facts.breakdown.sort("start_ns")["total_ns"]
+    numbers, steps = facts.breakdown.sort("start_ns").select("step", "total_ns").get_columns()
     if not facts.marked or steps.len() < _FEWEST_STEPS:
         return
     rest = steps.slice(1)
@@ -116,10 +117,13 @@ def slow_first_step(facts: Facts) -> Iterator[Advice]:
     value = int(steps[0]) / usual - 1
     if value <= _SLOW or int(steps[0]) <= longest:
         return
+    of_step = pl.col("step") == numbers[0]
+    inside = facts.trace.gpu_ops.filter(of_step)
     yield Advice(
         f"The first step takes {format_ns(int(steps[0]))}, the others {format_ns(usual)} in the median.",
         "Leave it out of comparisons: run a few steps before recording (schedule(wait=..., warmup=...)), "
         "in which code is compiled and loaded and memory is allocated.",
         value,
         severity="low",
+        cites=citing("gpu_ops", inside) if inside.height else citing("ops", facts.trace.ops.filter(of_step)),
     )

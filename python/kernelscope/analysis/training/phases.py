@@ -111,20 +111,21 @@ def phased(trace: Trace) -> pl.DataFrame:
 def named_phases(trace: Trace) -> pl.DataFrame:
     """Times of threads in a phase that has a name, nested.
 
-    Columns: ``row``, ``parent_row``, ``track``, ``start_ns``, ``dur_ns``, ``phase``.
+    Columns: ``row``, ``parent_row``, ``track``, ``start_ns``, ``dur_ns``, ``phase``, ``table`` and
+        ``table_row`` (where the name is recorded; null for phases without a name of their own).
     """
     loading = trace.ops.filter(pl.col("activity") == "data_loading")
     parts = [
         _clipping(trace),
         loading.select("track", "start_ns", "dur_ns", phase=pl.lit("data_loading")),
-        _matching(trace.ops.filter("is_annotation"), _MARKS),
-        _matching(trace.ranges.filter(pl.col("kind") == "push_pop"), _MARKS),
-        _matching(trace.python, _FRAMES),
+        _matching("ops", trace.ops.filter("is_annotation"), _MARKS),
+        _matching("ranges", trace.ranges.filter(pl.col("kind") == "push_pop"), _MARKS),
+        _matching("python", trace.python, _FRAMES),
     ]
-    return nest(pl.concat(parts).drop_nulls("dur_ns").with_row_index("row"))
+    return nest(pl.concat(parts, how="diagonal").drop_nulls("dur_ns").with_row_index("row"))
 
 
-def _matching(table: pl.DataFrame, patterns: Mapping[str, str]) -> pl.DataFrame:
+def _matching(source: str, table: pl.DataFrame, patterns: Mapping[str, str]) -> pl.DataFrame:
     names = table["name"].unique().cast(pl.String).drop_nulls()
     known = [
         (name, phase)
@@ -134,7 +135,9 @@ def _matching(table: pl.DataFrame, patterns: Mapping[str, str]) -> pl.DataFrame:
     ]
     phases = pl.DataFrame(known, {"name": pl.String, "phase": pl.String}, orient="row")
     found = table.filter(pl.col("name").is_in(phases["name"].implode()))
-    found = found.select("track", "start_ns", "dur_ns", pl.col("name").cast(pl.String))
+    found = found.select(
+        "track", "start_ns", "dur_ns", pl.col("name").cast(pl.String), table=pl.lit(source), table_row="row"
+    )
     return found.join(phases.unique("name"), on="name").drop("name")
 
 
