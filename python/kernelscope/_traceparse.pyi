@@ -117,7 +117,8 @@ class Replay:
 
     def terms(self, meetings: Frame, marks: Frame, groups: int) -> ArrowTable:
         """Returns ``target``, ``source`` and ``length_ns``: how long after meetings (each an ``event``) have
-        ended others start, and groups of marks are reached. Without a ``source`` it is a time."""
+        ended others start, and groups of marks are reached. Without a ``source`` it is a time. Targets are
+        meetings, groups, and joins of several ways, which have ``recorded_ns`` and may be sources, too."""
 
     def slack(self, end_ns: int) -> ArrowTable:
         """Returns ``slack_ns``, by how much each event could end later without moving ``end_ns``."""
@@ -361,6 +362,12 @@ def demo_layouts() -> list[str]:
 def demo_causes() -> list[str]:
     """Returns the names of the causes for ``write_demo`` and ``write_demo_database``."""
 
+def demo_training_causes() -> list[str]:
+    """Returns the names of the causes for ``write_demo_training``."""
+
+def demo_recomputes() -> list[str]:
+    """Returns the names of what ``write_demo_training`` can compute again."""
+
 def write_demo(
     folder: str | os.PathLike[str],
     *,
@@ -380,6 +387,21 @@ def write_demo_serving(
 ) -> list[tuple[Path, str]]:
     """Writes the traces of a serving engine, one per profiler. Returns the path and the truth of each as
     JSON."""
+
+def write_demo_training(
+    folder: str | os.PathLike[str],
+    *,
+    parallel: str,
+    recompute: str,
+    seed: int,
+    steps: int,
+    layers: int,
+    cause: str | None = None,
+    micro_batches: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> tuple[list[tuple[Path, str]], str]:
+    """Writes the trace of each rank of a training job. Returns the path and the truth of each, and the truth
+    of the job, as JSON."""
 
 def write_demo_database(
     path: str | os.PathLike[str],

@@ -2,7 +2,8 @@
 //!
 //! A rank meets others in collectives: it arrives where one starts, and goes on where it ends, which others decide.
 //! Every node is at the latest of some terms, each of which is a meeting and how long after it the node comes. Terms
-//! that never decide are left out, so that a rank is as small as its meetings.
+//! that never decide are left out. Where too many are left, as for collectives beside computation, a join takes their
+//! place: a source of its own, which comes at the latest of them. So a rank is as small as its meetings.
 
 use arrow_array::RecordBatch;
 
@@ -14,7 +15,10 @@ use crate::frame::{Frame, NONE, Result, column, invalid, positions, table};
 /// How many meetings are looked back for one that comes before another in any case.
 const MEETINGS_BACK: usize = 8;
 
-/// A meeting, or [`NONE`] for the beginning of the recording, and how long after it.
+/// Most terms of a node.
+const MOST_TERMS: usize = if cfg!(test) { 2 } else { 8 };
+
+/// A meeting or a join, or [`NONE`] for the beginning of the recording, and how long after it.
 type Term = (u32, i64);
 
 /// A list of terms, and how long after it all of them are.
@@ -30,20 +34,22 @@ struct Terms {
     items: Vec<Term>,
     /// Where the items of each list end.
     ends: Vec<u32>,
-    /// When the rank arrives at each meeting.
+    /// When the rank arrives at each meeting, and then at each join.
     arrivals: Vec<Option<Sum>>,
-    /// When each meeting is over at the earliest.
+    /// When each of them is over at the earliest.
     earliest: Vec<i64>,
+    /// When each join was recorded.
+    joined: Vec<i64>,
     /// What is being put together.
     found: Vec<Term>,
 }
 
 impl Replay {
-    /// When this rank arrives at its meetings, and reaches the marks of each group: the latest of `source` (a
-    /// meeting; null for the beginning of the recording) plus `length_ns`, for each `target`.
+    /// When this rank arrives at its meetings, reaches the marks of each group, and its joins: the latest of `source`
+    /// (a meeting or a join; null for the beginning of the recording) plus `length_ns`, for each `target`.
     ///
-    /// Columns: `meetings` has `event`, each once. Targets are meetings, then groups; `marks` is as for
-    /// [`Replay::latest_marks`].
+    /// Columns: `meetings` has `event`, each once. Targets are meetings, then groups, then joins, as are sources;
+    /// `recorded_ns` is of a target that is a join. `marks` is as for [`Replay::latest_marks`].
     pub fn terms(&self, meetings: &Frame, marks: &Frame, groups: usize) -> Result<RecordBatch> {
         let meetings = meetings.u32_array("event")?;
         let (graph, lanes) = (&self.graph, &self.graph.lanes);
@@ -52,7 +58,8 @@ impl Replay {
             let of = meeting_of.get_mut(event as usize).ok_or_else(|| invalid("a meeting is no event"))?;
             *of = number;
         }
-        let mut terms = Terms::of(meetings.len());
+        let count = meetings.len();
+        let mut terms = Terms::of(count);
         let mut sums = vec![Sum { list: 0, since: NO_EDGE }; lanes.times.len()];
         let mut ways: Vec<Sum> = Vec::new();
         for &(from, to) in &graph.runs {
@@ -75,10 +82,11 @@ impl Replay {
                     ways.push(sums[source].after(length));
                     ways.extend(self.kept(edge.kind, edge.target, edge.length).map(recorded));
                 }
+                let at = lanes.times[node as usize];
                 sums[node as usize] = match meeting {
-                    NONE => terms.latest(&ways),
+                    NONE => terms.latest(&ways, at),
                     meeting if is_start => {
-                        let sum = terms.latest(&ways);
+                        let sum = terms.latest(&ways, at);
                         terms.arrive(meeting, sum);
                         sum
                     }
@@ -89,20 +97,27 @@ impl Replay {
         let mut latest: Vec<Option<Sum>> = vec![None; groups];
         for Mark { group, node, since } in graph.marks(marks, groups)? {
             let sum = node.map_or(Sum { list: 0, since: 0 }, |node| sums[node as usize]).after(since);
-            latest[group] = Some(latest[group].map_or(sum, |known| terms.latest(&[known, sum])));
+            let at = node.map_or(0, |node| lanes.times[node as usize]);
+            latest[group] = Some(latest[group].map_or(sum, |known| terms.latest(&[known, sum], at)));
         }
-        let (mut targets, mut sources, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-        for (target, sum) in (0..).zip(terms.arrivals.iter().chain(&latest)) {
+        let (mut targets, mut sources, mut lengths, mut recorded) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (arrivals, joins) = terms.arrivals.split_at(count);
+        let times = std::iter::repeat_n(None, count + groups).chain(terms.joined.iter().copied().map(Some));
+        for ((target, sum), at) in (0..).zip(arrivals.iter().chain(&latest).chain(joins)).zip(times) {
             for (source, length) in sum.iter().flat_map(|&sum| terms.of_sum(sum)) {
+                let is_join = source != NONE && source as usize >= count;
                 targets.push(target);
-                sources.push(source);
+                sources.push(if is_join { source + groups as u32 } else { source });
                 lengths.push(length);
+                recorded.push(at);
             }
         }
         table([
             ("target", positions(targets)),
             ("source", positions(sources)),
             ("length_ns", column(lengths)),
+            ("recorded_ns", column(recorded)),
         ])
     }
 }
@@ -144,13 +159,23 @@ impl Terms {
         self.arrivals[meeting as usize] = Some(sum);
     }
 
+    /// A source at the latest of all `found`, which was recorded at a time.
+    fn join(&mut self, found: &[Term], at: i64) -> Sum {
+        let (sum, join) = (self.list(found), self.arrivals.len() as u32);
+        self.arrivals.push(None);
+        self.earliest.push(i64::MIN);
+        self.joined.push(at);
+        self.arrive(join, sum);
+        self.list(&[(join, 0)])
+    }
+
     /// When a source is reached at the earliest.
     fn begin(&self, source: u32) -> i64 {
         if source == NONE { 0 } else { self.earliest[source as usize] }
     }
 
-    /// The latest of several sums.
-    fn latest(&mut self, ways: &[Sum]) -> Sum {
+    /// The latest of several sums, at a node that was recorded at a time.
+    fn latest(&mut self, ways: &[Sum], at: i64) -> Sum {
         let first = ways[0];
         if ways.iter().all(|way| way.list == first.list) {
             let since = ways.iter().map(|way| way.since).max().unwrap_or(first.since);
@@ -166,15 +191,15 @@ impl Terms {
                 }
             }
         }
-        let mut at = 0;
-        while at < found.len() {
-            let (source, length) = found[at];
+        let mut place = 0;
+        while place < found.len() {
+            let (source, length) = found[place];
             let decides =
                 |&(other, since): &Term| other != source && self.comes_after(source, length, other, since);
             if found.iter().any(decides) {
-                found.swap_remove(at);
+                found.swap_remove(place);
             } else {
-                at += 1;
+                place += 1;
             }
         }
         let same = ways.iter().find(|way| {
@@ -183,7 +208,11 @@ impl Terms {
                 |&(source, length): &Term| found.contains(&(source, length.saturating_add(way.since)));
             items.len() == found.len() && items.iter().all(is_known)
         });
-        let sum = same.copied().unwrap_or_else(|| self.list(&found));
+        let sum = match same {
+            Some(&sum) => sum,
+            None if found.len() > MOST_TERMS => self.join(&found, at),
+            None => self.list(&found),
+        };
         self.found = found;
         sum
     }

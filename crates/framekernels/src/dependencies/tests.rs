@@ -503,11 +503,21 @@ proptest! {
         let terms = replay.terms(&asked, &marks, 2).unwrap();
         let of = |name: &str| terms.column_by_name(name).unwrap().as_primitive::<UInt32Type>().clone();
         let (targets, sources) = (of("target"), of("source"));
-        let mut reached = vec![None; meetings.len() + 2];
-        for (at, length) in numbers(&terms, "length_ns").into_iter().enumerate() {
-            let source = sources.is_valid(at).then(|| times[meetings[sources.value(at) as usize] as usize].1);
+        let lengths = numbers(&terms, "length_ns");
+        let others = meetings.len() + 2;
+        let joins = (others as u32..).take_while(|join| targets.values().contains(join)).count();
+        let mut reached = vec![None; others + joins];
+        // Joins come last in the table, but before what they decide, and after the joins before them.
+        let is_join = |at: &usize| targets.value(*at) as usize >= others;
+        let order = (0..lengths.len()).filter(is_join).chain((0..lengths.len()).filter(|at| !is_join(at)));
+        for at in order {
+            let source = match sources.is_valid(at).then(|| sources.value(at) as usize) {
+                None => 0,
+                Some(join) if join >= others => reached[join].unwrap(),
+                Some(meeting) => times[meetings[meeting] as usize].1,
+            };
             let reached = &mut reached[targets.value(at) as usize];
-            *reached = (*reached).max(Some(source.unwrap_or(0) + length));
+            *reached = (*reached).max(Some(source + lengths[at]));
         }
         let mut expected: Vec<_> = meetings.iter().map(|&event| Some(times[event as usize].0)).collect();
         expected.push(times.iter().map(|time| time.1).max());
@@ -518,7 +528,7 @@ proptest! {
         let replay = Replay::new(graph, Some(&changes), None, false).unwrap();
         let latest = replay.latest_marks(&marks, 2).unwrap();
         let latest = latest.column_by_name("at_ns").unwrap().as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
-        prop_assert_eq!(&reached[meetings.len()..], &latest[..]);
+        prop_assert_eq!(&reached[meetings.len()..others], &latest[..]);
     }
 
     #[test]

@@ -87,16 +87,20 @@ def _hops(job: Job, node: int | None, since: int) -> list[_Hop]:
     """The path back from a node to a moment."""
     solved = job.reached()
     at, deciding = solved["at_ns"], solved["edge"]
-    sources = job.edges["source"]
+    sources, places = job.edges["source"], job.nodes["place"]
+
+    def before(node: int) -> int | None:
+        edge = deciding[node]
+        return None if edge is None else sources[edge]
+
     found: list[_Hop] = []
     reached = since if node is None else int(at[node])
     while node is not None and reached > since:
-        edge = deciding[node]
-        source = None if edge is None else sources[edge]
+        source = before(node)
         row = job.nodes.row(node, named=True)
         is_transfer = row["place"] == "departure"
-        if source is not None and job.nodes["place"][source] == "gathered":
-            source = sources[deciding[source]]
+        while source is not None and places[source] in ("gathered", "join"):
+            source = before(source)
         start = since if source is None else max(int(at[source]), since)
         if start < reached:
             meeting = row["number"] if is_transfer or row["place"] == "arrival" else None

@@ -23,8 +23,9 @@ from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING, TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.ranks.parts import Workshop
 
-PLACES = pl.Enum(["arrival", "departure", "start", "end", "gathered"])
-"""A rank arrives at a meeting, leaves it, starts or ends a step; or all have arrived at a collective."""
+PLACES = pl.Enum(["arrival", "departure", "start", "end", "gathered", "join"])
+"""A rank arrives at a meeting, leaves it, starts or ends a step; all have arrived at a collective; or a rank
+is where several of its ways join."""
 
 _EDGE = {"target": pl.UInt32, "source": pl.UInt32, "length_ns": pl.Int64}
 
@@ -32,8 +33,8 @@ _EDGE = {"target": pl.UInt32, "source": pl.UInt32, "length_ns": pl.Int64}
 class Member(NamedTuple):
     """A window of a rank between its meetings, with or without changes.
 
-    Columns: ``edges`` has ``target``, ``source`` and ``length_ns`` of ``Replay.terms``, and ``most`` the same
-        for the longest time that is to be expected. ``steps`` has ``step``, and ``start_ns`` and ``end_ns``
+    Columns: ``edges`` has those of ``Replay.terms``, and ``most`` the same for the longest time that is to be
+        expected. ``steps`` has ``step``, and ``start_ns`` and ``end_ns``
         as recorded.
     Units: ns on the clock of the window.
     """
@@ -143,28 +144,36 @@ def job_of(
     ]
     members = [typical._replace(steps=member.steps) for typical, member in zip(like, known, strict=True)]
     nodes, edges, steps = _joined(cluster, members, own, asked)
-    _, most, _ = _joined(cluster, [member._replace(edges=member.most) for member in members], own, asked)
-    return Job(nodes, edges, most, steps, windows, rows, by)
+    slower = [member._replace(edges=member.most) for member in members]
+    more, most, _ = _joined(cluster, slower, own, asked, before=nodes)
+    return Job(pl.concat([nodes, more]), edges, most, steps, windows, rows, by)
 
 
 def _on_common_clock(member: Member, shift: int) -> Member:
     length = pl.col("length_ns") - pl.when(pl.col("source").is_null()).then(shift).otherwise(0)
-    edges, most = (edges.with_columns(length) for edges in (member.edges, member.most))
+    recorded = pl.col("recorded_ns") - shift
+    edges, most = (edges.with_columns(length, recorded) for edges in (member.edges, member.most))
     steps = member.steps.with_columns(pl.col("start_ns", "end_ns") - shift)
     return member._replace(edges=edges, most=most, steps=steps)
 
 
 def _joined(
-    cluster: Cluster, members: Sequence[Member], calls: Sequence[pl.DataFrame], asked: RankChanges
+    cluster: Cluster,
+    members: Sequence[Member],
+    calls: Sequence[pl.DataFrame],
+    asked: RankChanges,
+    before: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """The nodes, edges and steps of all members, whose meetings are their ``calls``, in order."""
+    """The nodes, edges and steps of all members, whose meetings are their ``calls``, in order.
+
+    With the nodes ``before``, which are of the same members, the nodes are joins alone.
+    """
     nodes: list[pl.DataFrame] = []
-    edges: list[pl.DataFrame] = []
     steps: list[pl.DataFrame] = []
     places: list[pl.DataFrame] = []
-    first = 0
+    firsts = [0]
     for number, (member, own) in enumerate(zip(members, calls, strict=True)):
-        meetings, count = own.height, member.steps.height
+        meetings, count, first = own.height, member.steps.height, firsts[-1]
         # Arrivals come first, then departures, then where steps start and end.
         times = {
             "arrival": own["start_ns"],
@@ -173,26 +182,44 @@ def _joined(
             "end": member.steps["end_ns"],
         }
         nodes += [_nodes(recorded, number, place) for place, recorded in times.items()]
-        target = pl.col("target") + pl.when(pl.col("target") < meetings).then(0).otherwise(meetings)
-        edges.append(member.edges.select(target + first, pl.col("source") + first + meetings, "length_ns"))
         arrival = pl.int_range(first, first + meetings, eager=True)
         places.append(pl.DataFrame({"arrival": arrival, "departure": arrival + meetings, "by": member.by}))
         start = pl.int_range(first + 2 * meetings, first + 2 * meetings + count, eager=True)
         steps.append(member.steps.select("step", member=number, start=start, end=start + count))
-        first += 2 * (meetings + count)
+        firsts.append(first + 2 * (meetings + count))
     transfers = changed_links(cluster, _transfers(pl.concat(calls).hstack(pl.concat(places))), asked.links)
     # All have arrived at a collective.
     gathered = transfers.group_by("instance").agg(recorded_ns=pl.col("last_ns").first()).sort("instance")
+    nodes.append(_nodes(gathered["recorded_ns"], None, "gathered"))
     number = pl.col("instance").rank("dense").cast(pl.Int64) - 1
-    together = transfers.with_columns(gathered=first + number).filter("meets")
-    edges += [
+    together = transfers.with_columns(gathered=firsts[-1] + number).filter("meets")
+    edges = [
         transfers.select(target="departure", source="arrival", length_ns=pl.col("length_ns").clip(0)),
         together.select(target="gathered", source="arrival", length_ns=pl.lit(0)),
         together.select(target="departure", source="gathered", length_ns="length_ns"),
     ]
+    known = pl.concat(nodes) if before is None else before
+    joins: list[pl.DataFrame] = []
+    first_join = known.height
+    for number, (member, own, first) in enumerate(zip(members, calls, firsts, strict=False)):
+        meetings, count = own.height, member.steps.height
+        of_joins = member.edges.drop_nulls("recorded_ns").unique("target").sort("target")
+        joins.append(_nodes(of_joins["recorded_ns"], number, "join"))
+        # Arrivals and departures have the same numbers here, and joins follow the steps.
+        target, source = (
+            pl.col(name)
+            + pl.when(pl.col(name) < meetings)
+            .then(first + (meetings if name == "source" else 0))
+            .when(pl.col(name) < meetings + 2 * count)
+            .then(first + meetings)
+            .otherwise(first_join - meetings - 2 * count)
+            for name in ("target", "source")
+        )
+        edges.append(member.edges.select(target, source, "length_ns"))
+        first_join += joins[-1].height
     as_edge = [pl.col(name).cast(dtype) for name, dtype in _EDGE.items()]
-    nodes.append(_nodes(gathered["recorded_ns"], None, "gathered"))
-    return pl.concat(nodes), pl.concat([part.select(as_edge) for part in edges]), pl.concat(steps)
+    found = joins if before is not None else [known, *joins]
+    return pl.concat(found), pl.concat([part.select(as_edge) for part in edges]), pl.concat(steps)
 
 
 def _nodes(recorded: pl.Series, member: int | None, place: str) -> pl.DataFrame:
