@@ -184,7 +184,11 @@ def test_collectives_are_matched_as_by_hand(monkeypatch: pytest.MonkeyPatch, lak
         lines[call["window"], call["group"], call["peer"], channel].append(call)
     instances: defaultdict[Any, list[Any]] = defaultdict(list)
     for line, members in lines.items():
-        given = [all(call[name] is not None for call in members) for name in ("sequence", "comms_id")]
+        is_pair = members[0]["peer"] is not None
+        given = [
+            not is_pair and all(call[name] is not None for call in members)
+            for name in ("sequence", "comms_id")
+        ]
         name = "sequence" if given[0] else "comms_id" if given[1] else "step"
         places: defaultdict[Any, int] = defaultdict(int)
         for call in members:

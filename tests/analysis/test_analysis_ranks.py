@@ -270,6 +270,27 @@ def test_transfers_are_matched_by_their_pair(tmp_path: Path) -> None:
     assert instances.select("peer", "ranks_seen").rows() == [("0-1", 2), ("1-2", 2)]
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_transfers_are_matched_although_ranks_number_them_differently(both: bool, tmp_path: Path) -> None:
+    """The middle of three ranks counts the transfers of both sides; torch names the other end alone."""
+    jobs = [Rank(rank, 3) for rank in range(3)]
+    numbers = [0] * 3
+    for turn in range(2):
+        for first in (0, 1):
+            for rank, name in ((first, "send"), (first + 1, "recv")):
+                ends = {"Src_Rank": first, "Dst_Rank": first + 1}
+                own = "Src_Rank" if name == "send" else "Dst_Rank"
+                known = ends if both else {key: value for key, value in ends.items() if key != own}
+                numbers[rank] += 1
+                at = 100 + 200 * turn + 100 * first
+                jobs[rank].collective(
+                    at, 30, launched=at - 50, Collective_name=name, Seq=numbers[rank], **known
+                )
+    instances = instances_of(tmp_path, *jobs)
+    assert instances.select("peer", "ranks_seen").rows() == [("0-1", 2), ("1-2", 2)] * 2
+    assert (instances["skew_ns"] == 0).all()
+
+
 def test_groups_of_one_name_and_other_ranks_are_apart(tmp_path: Path) -> None:
     jobs = [Rank(rank, 4) for rank in range(4)]
     for job in jobs:

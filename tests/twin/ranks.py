@@ -101,6 +101,8 @@ def _match(calls: list[Row]) -> None:
     for name, members in grouped(calls, line).items():
         numbers = ("sequence", "comms_id")
         by = next((name for name in numbers if all(call[name] is not None for call in members)), "order")
+        if members[0]["peer"] is not None:
+            by = "order"
         for of_rank in grouped(members, lambda call: call["rank"]).values():
             places: defaultdict[Any, int] = defaultdict(int)
             for call in sorted(of_rank, key=_order):

@@ -174,9 +174,13 @@ def _with_messages(tables: RankTables, calls: pl.DataFrame) -> pl.DataFrame:
         pl.Series("message_bytes", [size for _, size in messages], dtype=pl.Int64),
     )
     calls = calls.join(kinds, on=by, how="left", nulls_equal=True, maintain_order="left")
-    ends = ("source_rank", "destination_rank")
+    # torch records the other end alone.
+    ends = [
+        pl.coalesce(end, pl.when(kind=kind).then("rank"))
+        for end, kind in (("source_rank", "send"), ("destination_rank", "recv"))
+    ]
     pair = (pl.min_horizontal(ends), pl.max_horizontal(ends))
-    peers = pl.col("source_rank").is_not_null() & pl.col("destination_rank").is_not_null()
+    peers = pl.all_horizontal(end.is_not_null() for end in ends)
     transfer = pl.col("kind").is_in(["send", "recv", "send_recv"])
     ranks = pl.col("process_group_ranks").str.replace_all(" ", "", literal=True).fill_null("")
     group = pl.concat_str(pl.col("process_group"), pl.lit(" "), ranks).str.strip_chars_end(" ")
@@ -312,13 +316,16 @@ def lines_of(calls: pl.DataFrame) -> pl.DataFrame:
     """Returns the keys of calls that can form one collective, and whether all calls have a number or an id.
 
     Calls of a line share process group and window. Transfers are distinguished by their pair of ranks, and
-    calls without a recorded group by their kind.
+    calls without a recorded group by their kind. Each rank numbers its own transfers, with all others, so
+    the numbers of two ranks do not agree.
 
     Columns: ``window``, ``group``, ``peer``, ``channel``, ``numbered``, ``identified``.
     """
     numbered, identified = (pl.col(name).is_not_null().all() for name in ("sequence", "comms_id"))
     lines = calls.with_columns(channel=_channel()).group_by(_LINE)
-    return lines.agg(numbered=numbered, identified=identified)
+    is_pair = pl.col("peer").is_not_null()
+    known = lines.agg(numbered=numbered, identified=identified)
+    return known.with_columns(pl.col("numbered", "identified") & ~is_pair)
 
 
 def numbered_lines(lines: pl.DataFrame) -> pl.DataFrame:
