@@ -84,6 +84,7 @@ def slow_stage(ranks: Sequence[Facts]) -> Iterator[Advice]:
             value,
             saving_ns=round(value * row["pipeline_ns"]),
             rank=row["rank"],
+            ranks=frozenset(of_rank.filter(stage=row["stage"])["rank"]),
         )
 
 

@@ -13,6 +13,7 @@ from kernelscope.analysis.advice.record import Advice, citing, rule
 from kernelscope.units import format_ns, format_percent
 
 _COMMUNICATION = ("communication", "exposed_communication")
+_MORE_TO_COMPUTE = ("uneven_experts", "slow_stage")
 _CAUSES = {
     "compute": (
         "its kernels take longer",
@@ -68,13 +69,18 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
 def waits(ranks: Sequence[Facts]) -> dict[int | None, int]:
     """Returns, for each of several ranks, how long it waited for others in exposed communication.
 
+    That includes transfers in the bubble of a pipeline.
+
     Units: ns.
     """
     if len(ranks) < 2:
         return {}
     from kernelscope.analysis.ranks.stragglers import rank_steps
+    from kernelscope.analysis.training.pipelines import pipeline_stages
 
-    steps = rank_steps([one.trace for one in ranks])
+    traces = [one.trace for one in ranks]
+    in_bubbles = pipeline_stages(traces).select("rank", wait_ns="bubble_transfer_ns")
+    steps = pl.concat([rank_steps(traces).select("rank", "wait_ns"), in_bubbles])
     return dict(steps.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
 
 
@@ -103,6 +109,7 @@ def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
             excess / typical if typical else None,
             saving_ns=excess,
             rank=rank if isinstance(rank, int) else None,
+            cause=_MORE_TO_COMPUTE if set(rows["cause"]) == {"compute"} else (),
         )
 
 
@@ -124,7 +131,7 @@ def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
             "Balance the load of the ranks: samples by length, layers of a pipeline, experts.",
             value,
             rank=slow if isinstance(slow, int) else None,
-            cause=("straggler",),
+            cause=(*_MORE_TO_COMPUTE, "straggler"),
         )
 
 
@@ -140,7 +147,8 @@ def uneven_experts(ranks: Sequence[Facts]) -> Iterator[Advice]:
     value = waited / total if total else 0.0
     if value <= _UNBALANCED:
         return
-    worst = layers.sort("combine_wait_ns", "layer", descending=[True, False]).row(0, named=True)
+    layers = layers.sort("combine_wait_ns", "layer", descending=[True, False])
+    worst = layers.row(0, named=True)
     yield Advice(
         f"Ranks waited {format_ns(waited)} to combine the results of experts, most in layer {worst['layer']} "
         f"({worst['phase']}), where rank {worst['hot_rank']} gets {format_percent(worst['imbalance'])} more "
@@ -150,4 +158,5 @@ def uneven_experts(ranks: Sequence[Facts]) -> Iterator[Advice]:
         value,
         saving_ns=waited // len(ranks),
         rank=worst["hot_rank"],
+        ranks=frozenset(layers.unique("group", keep="first", maintain_order=True)["hot_rank"]),
     )

@@ -33,7 +33,8 @@ class Advice:
     ``value`` exceeds the threshold of the rule. ``change`` takes away the cause, and ``saving_ns`` is the
     reduction of the time of all steps by the changes of all advice of the rule; None if unknown. ``cites``
     are the rows that ``evidence`` describes. ``cause`` names more specific rules about the same cause: if one
-    of them fires, this recommendation becomes part of its evidence.
+    of them fires about the same ranks, this recommendation becomes part of its evidence. ``ranks`` are all
+    that it is about, if they are more than ``rank``.
     """
 
     evidence: str
@@ -44,6 +45,7 @@ class Advice:
     severity: str | None = None
     device: int | None = None
     rank: int | None = None
+    ranks: frozenset[int] = frozenset()
     cites: Cited = _NOTHING
     cause: tuple[str, ...] = ()
 

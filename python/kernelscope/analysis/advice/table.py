@@ -211,21 +211,24 @@ def _merged(found: list[_Found]) -> list[_Found]:
 
 
 def _whole(part: _Found, found: list[_Found]) -> _Found | None:
-    """The advice that says more about the cause of ``part``, on its GPU; None if there is none."""
+    """The advice that says more about the cause of ``part``, on its rank and GPU; None if there is none."""
     for cause in part.advice.cause:
         for one in found:
-            if one.id == cause and all(map(_agree, _about(one), _about(part))):
+            if one.id == cause and _agree(one.advice, part.advice):
                 return _whole(one, found) or one
     return None
 
 
-def _about(found: _Found) -> tuple[int | None, int | None]:
-    return found.advice.rank, found.advice.device
+def _agree(one: Advice, other: Advice) -> bool:
+    """Whether two are about the same GPU and a common rank, or one stands for all."""
+    own, others = _ranks(one), _ranks(other)
+    return (one.device is None or other.device is None or one.device == other.device) and (
+        not own or not others or not own.isdisjoint(others)
+    )
 
 
-def _agree(one: int | None, other: int | None) -> bool:
-    """Whether two ranks or GPUs are the same, or one stands for all."""
-    return one is None or other is None or one == other
+def _ranks(advice: Advice) -> frozenset[int]:
+    return advice.ranks if advice.rank is None else advice.ranks | {advice.rank}
 
 
 def _rows(facts: Facts, found: list[_Found]) -> list[dict[str, object]]:

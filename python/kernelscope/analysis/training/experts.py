@@ -47,8 +47,9 @@ def expert_exchanges(source: Source, *, executor: Executor | None = None) -> pl.
     """Exchanges of tokens between ranks with experts: to the experts (dispatch), and back (combine).
 
     These are the all-to-alls of groups with the dimension ep of :func:`parallel_dimensions`, except for
-    counts of tokens. A combine returns what the dispatch before it brought. Layers have numbers in the order
-    of each pass. The backward pass returns gradients in the opposite order of layers.
+    counts of tokens. A combine returns what a dispatch before it brought. Layers have numbers in the order
+    of each pass, in which parts of a batch that are computed in turns count as layers. The backward pass
+    returns gradients in the opposite order of layers.
 
     Columns: ``rank``, ``row`` (in ``gpu_ops``, or ``ops`` if the host communicates), ``group``, ``step``,
         ``phase``, ``layer`` (from 0 in each pass of a step), ``direction`` (dispatch or combine),
@@ -125,12 +126,10 @@ def _texts(trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
 
 def _splits(dims: str | None, values: str | None, sent: str | None, received: str | None) -> _Splits:
     """The tokens of an exchange, from the inputs of its operator, or else from what its kernel has."""
-    if dims is None:
-        sizes = [sizes_of_value(json.dumps([text]), 0) or () for text in (sent, received)]
-        shapes = [None, None]
-    else:
-        sizes = [sizes_of_value(values, index) or () for index in (4, 3)]
-        shapes = [shape_of_input(dims, index) for index in (1, 0)]
+    of_operator = [sizes_of_value(values, index) for index in (4, 3)]
+    of_kernel = [sizes_of_value(json.dumps([text]), 0) for text in (sent, received)]
+    sizes = [one or other or () for one, other in zip(of_operator, of_kernel, strict=True)]
+    shapes = [shape_of_input(dims, index) for index in (1, 0)]
     tokens = [
         sum(own) if own else shape[0] if shape else None for own, shape in zip(sizes, shapes, strict=True)
     ]
@@ -141,27 +140,33 @@ def _with_layers(calls: pl.DataFrame) -> pl.DataFrame:
     """Adds ``direction`` and ``layer`` to the calls of a group in a step, in the order of their launches."""
     calls = calls.with_columns(is_backward=in_backward().fill_null(value=False))
     turns = pl.col("is_backward") != pl.col("is_backward").shift(1, fill_value=False)
-    parts = calls.with_columns(run=turns.cum_sum()).partition_by("run", maintain_order=True)
-    directions = [direction for part in parts for direction in _directions(part["split"])]
-    calls = pl.concat(parts).with_columns(direction=pl.Series(directions, dtype=pl.String))
-    # The first layer has nothing to return if its input has no gradient.
-    is_first = pl.col("direction") == "dispatch"
-    place = is_first.cum_sum().over("run", "phase") - 1
-    last = is_first.sum().over("run", "phase") - 1
-    layer = pl.when("is_backward").then(last - place).otherwise(place)
-    return calls.with_columns(layer=layer.cast(pl.Int64))
+    parts = calls.with_columns(run=turns.cum_sum()).partition_by("run", "phase", maintain_order=True)
+    found = [one for part in parts for one in _directions(part["split"])]
+    schema = {"direction": pl.String, "place": pl.Int64}
+    calls = pl.concat(parts).hstack(pl.DataFrame(found, schema, orient="row"))
+    last = pl.col("place").max().over("run", "phase")
+    layer = pl.when("is_backward").then(last - pl.col("place")).otherwise("place")
+    return calls.with_columns(layer=layer)
 
 
-def _directions(splits: Iterable[_Splits]) -> Iterator[str]:
-    """Yields the direction of each exchange of a pass: a combine reverses the splits of the one before."""
-    before: _Splits | None = None
+def _directions(splits: Iterable[_Splits]) -> Iterator[tuple[str, int]]:
+    """Yields the direction of each exchange of a pass, and the number of the dispatch that it is or returns.
+
+    A combine reverses the splits of the earliest dispatch that has not returned. Several are under way if
+    parts of a batch are computed in turns. The first layer of a backward pass has nothing to return if its
+    input has no gradient.
+    """
+    under_way: list[tuple[_Splits, int]] = []
+    count = 0
     for one in splits:
-        if before is not None and one[:2] == (before.received, before.sent):
-            before = None
-            yield "combine"
+        returned = next((it for it in under_way if one[:2] == (it[0].received, it[0].sent)), None)
+        if returned is None:
+            under_way.append((one, count))
+            yield "dispatch", count
+            count += 1
         else:
-            before = one
-            yield "dispatch"
+            under_way.remove(returned)
+            yield "combine", returned[1]
 
 
 def expert_layers(source: Source, *, executor: Executor | None = None) -> pl.DataFrame:
