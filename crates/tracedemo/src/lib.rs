@@ -10,7 +10,9 @@
 //!
 //! - [`write_trace`] writes the trace of one rank to any [`std::io::Write`] and returns its [`Truth`];
 //! - [`write_files`] writes one file per rank, and the truth beside it if asked;
-//! - [`write_database`] writes the same program, all ranks in one file, as a database of nsys or nvprof.
+//! - [`write_database`] writes the same program, all ranks in one file, as a database of nsys or nvprof;
+//! - [`write_serving`] and [`write_training`] write other programs: an engine that serves a model, and a job with
+//!   several dimensions of parallelism.
 //!
 //! Promises:
 //!
@@ -49,6 +51,7 @@ mod serving;
 mod tensor;
 mod timeline;
 mod trace;
+mod training;
 mod truth;
 
 pub use database::{DatabaseKind, DatabaseTruth, ProcessTruth, write_database};
@@ -56,4 +59,5 @@ pub use job::Faults;
 pub use options::{Cause, DemoOptions, Layout};
 pub use serving::{ServingOptions, ServingRecorder, write_serving};
 pub use trace::{RankFile, write_files, write_trace};
+pub use training::{Parallel, Recompute, TrainingFault, TrainingOptions, write_training};
 pub use truth::{GpuTotals, OpTotals, PART_NAMES, StepTruth, Truth};

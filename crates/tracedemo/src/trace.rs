@@ -17,9 +17,9 @@ use crate::rank::{FIRST_STEP, check, finish, process, timeline, write_complete};
 use crate::truth::Truth;
 
 /// Kineto counts from multiples of this many seconds, about three months.
-const BASE_TIME_NS: i64 = 224 * 7_889_238 * 1_000_000_000;
+pub(crate) const BASE_TIME_NS: i64 = 224 * 7_889_238 * 1_000_000_000;
 /// When the job begins, after the base time: 20 March 2026.
-const JOB_START_NS: i64 = 6_829_345_678_901_207;
+pub(crate) const JOB_START_NS: i64 = 6_829_345_678_901_207;
 /// Time that the profiler takes to stop.
 const STOP_NS: i64 = 84_000;
 /// Name of the file that says what is wrong with the job.

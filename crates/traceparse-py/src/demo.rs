@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use tracedemo::{
-    Cause, DatabaseKind, DemoOptions, Layout, ServingOptions, write_database, write_files, write_serving,
+    Cause, DatabaseKind, DemoOptions, Layout, Parallel, Recompute, ServingOptions, TrainingFault,
+    TrainingOptions, write_database, write_files, write_serving, write_training,
 };
 use traceparse::{Error, ErrorKind, Progress, Result};
 
@@ -98,6 +99,68 @@ pub(crate) fn write_demo_serving(
     let written = write_serving(&folder, &options).map_err(|error| explain(&error, &folder));
     let written = written.map_err(|error| errors::to_python(py, &error))?;
     Ok(written.into_iter().map(|(path, truth)| (path, format!("{truth:#}\n"))).collect())
+}
+
+/// Names of the causes that [`write_demo_training`] knows.
+#[pyfunction]
+pub(crate) fn demo_training_causes() -> Vec<&'static str> {
+    TrainingFault::ALL.into_iter().map(TrainingFault::name).collect()
+}
+
+/// Names of what [`write_demo_training`] can compute again.
+#[pyfunction]
+pub(crate) fn demo_recomputes() -> Vec<&'static str> {
+    Recompute::ALL.into_iter().map(Recompute::name).collect()
+}
+
+/// Writes the trace of each rank of a training job into the folder `folder`, and says what is true of each, and of
+/// the job, as JSON.
+#[pyfunction]
+#[pyo3(signature = (
+    folder, *, parallel, recompute, seed, steps, layers, cause=None, micro_batches=None, progress=None
+))]
+#[allow(clippy::too_many_arguments, reason = "keyword-only in Python")]
+pub(crate) fn write_demo_training(
+    py: Python<'_>,
+    folder: PathBuf,
+    parallel: &str,
+    recompute: &str,
+    seed: u64,
+    steps: u32,
+    layers: u32,
+    cause: Option<&str>,
+    micro_batches: Option<u32>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Vec<(PathBuf, String)>, String)> {
+    let refuse = |message: String| errors::to_python(py, &Error::new(ErrorKind::InvalidArgument, message));
+    let parallel = Parallel::parse(parallel).map_err(refuse)?;
+    let unknown = |kind: &str, name: &str, known: Vec<&str>| {
+        refuse(format!("there is no {kind} {name:?}; choose from {}", known.join(", ")))
+    };
+    let recompute = Recompute::ALL
+        .into_iter()
+        .find(|known| known.name() == recompute)
+        .ok_or_else(|| unknown("recomputation", recompute, demo_recomputes()))?;
+    let fault = cause.map(|cause| {
+        let found = TrainingFault::ALL.into_iter().find(|known| known.name() == cause);
+        found.ok_or_else(|| unknown("cause", cause, demo_training_causes()))
+    });
+    let options = TrainingOptions {
+        parallel,
+        recompute,
+        fault: fault.transpose()?,
+        steps,
+        layers,
+        micro_batches,
+        seed,
+    };
+    let callback = progress.map(|callback| callback.clone().unbind());
+    watch::run(py, callback.as_ref(), move |progress| {
+        let (ranks, job) = write_training(&folder, &options, &mut |done, total| progress(done, total))
+            .map_err(|error| explain(&error, &folder))?;
+        let ranks = ranks.into_iter().map(|(path, truth)| (path, format!("{truth:#}\n")));
+        Ok((ranks.collect(), format!("{job:#}\n")))
+    })
 }
 
 /// The cause of that name.

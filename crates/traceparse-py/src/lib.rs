@@ -21,7 +21,10 @@ mod _traceparse {
         AllocatorRecords, CallTree, DependencyGraph, Intervals, RangeProjector, Replay, TimelineIndex,
     };
     #[pymodule_export]
-    use super::demo::{demo_causes, demo_layouts, write_demo, write_demo_database, write_demo_serving};
+    use super::demo::{
+        demo_causes, demo_layouts, demo_recomputes, demo_training_causes, write_demo, write_demo_database,
+        write_demo_serving, write_demo_training,
+    };
     #[pymodule_export]
     use super::describe::{describe_diagnostics, describe_tables, host_collectives, step_lengths};
     #[pymodule_export]

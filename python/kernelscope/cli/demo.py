@@ -14,6 +14,9 @@ from kernelscope.units import format_bytes
 
 _MB = 10**6
 _SERVING_STEPS = 40
+_TRAINING_STEPS, _TRAINING_LAYERS = 3, 4
+_PARALLEL = "tp=2,pp=2,dp=2"
+_JOB_TRUTH = "cluster.truth.json"
 # Kinds of databases, and how their names end.
 _DATABASES = {"nsys": ".sqlite", "nvprof": ".sql"}
 
@@ -28,12 +31,13 @@ def add_parser(subparsers: Subparsers) -> None:
     add = parser.add_argument
     add(
         "--kind",
-        choices=("kineto", *_DATABASES, "serving"),
+        choices=("kineto", *_DATABASES, "serving", "training"),
         default="kineto",
         help=(
             "kineto: JSON of the PyTorch profiler. nsys: one database of all ranks. nvprof: a database. "
             "serving: an engine that replays graphs, as recorded by the PyTorch profiler on CUDA and "
-            "ROCm, and by nsys (default: kineto)"
+            "ROCm, and by nsys. training: a job with several dimensions of parallelism, one file per rank "
+            "(default: kineto)"
         ),
     )
     size_help = "size of each file before compression, 1MB to 10GB (default: 100MB)"
@@ -44,13 +48,22 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--gzip", action="store_true", help="compress; implied if --out ends in .gz")
     seed_help = "the same seed gives the same bytes (default: 0)"
     add("--seed", type=arguments.seed, default=0, metavar="N", help=seed_help)
+    parallel_help = (
+        "of --kind training: ranks of tensor (tp), pipeline (pp), data (dp), sharded data (fsdp) and expert "
+        f"(ep) parallelism (default: {_PARALLEL})"
+    )
+    add("--parallel", metavar="DIMENSIONS", help=parallel_help)
+    recompute_help = "of --kind training: what the backward pass computes again (default: none)"
+    add("--recompute", choices=_traceparse.demo_recomputes(), help=recompute_help)
     add(
         "--cause",
-        choices=_traceparse.demo_causes(),
+        choices=[*_traceparse.demo_causes(), *_traceparse.demo_training_causes()],
         help=(
             "what makes the steps longer: a data loader that sleeps, synchronisation, slow launches, "
             "all-reduces that are not overlapped, or a slow rank or link; everything else is equal with each "
-            "cause, and with none (default: as usual, and several causes from 8 ranks)"
+            "cause, and with none (default: as usual, and several causes from 8 ranks). Of --kind training: "
+            "a slow stage, late all-gathers, a hot expert, exposed tensor parallelism, or needless "
+            "recomputation"
         ),
     )
     truth_help = "also write the correct answers as JSON next to each trace"
@@ -75,6 +88,11 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidArgumentError(
             f"{out}: only gzip is supported for compressed traces; name it {out.stem}.gz"
         )
+    if options.kind == "training":
+        _write_training(options)
+        return 0
+    if options.parallel or options.recompute:
+        raise InvalidArgumentError("--parallel and --recompute apply only to --kind training")
     if options.kind == "serving":
         _write_serving(options)
         return 0
@@ -108,6 +126,34 @@ def _write_serving(options: argparse.Namespace) -> None:
         if options.truth:
             _truth_of(path).write_text(truth, encoding="utf-8")
             show(str(_truth_of(path)))
+
+
+def _write_training(options: argparse.Namespace) -> None:
+    folder: Path = options.out
+    if options.gzip or options.layout != "native" or options.ranks > 1 or folder.suffix:
+        raise InvalidArgumentError(
+            "--kind training writes one trace per rank into a folder: omit --gzip and --layout, pass the "
+            "ranks with --parallel, and a folder with --out"
+        )
+    with Bar("writing") as bar:
+        written, job = _traceparse.write_demo_training(
+            folder,
+            parallel=options.parallel or _PARALLEL,
+            recompute=options.recompute or "none",
+            seed=options.seed,
+            steps=_TRAINING_STEPS,
+            layers=_TRAINING_LAYERS,
+            cause=None if options.cause == "none" else options.cause,
+            progress=bar.update,
+        )
+    for path, truth in written:
+        show(f"{path}  {format_bytes(path.stat().st_size)} of JSON, {_TRAINING_STEPS} steps")
+        if options.truth:
+            _truth_of(path).write_text(truth, encoding="utf-8")
+            show(str(_truth_of(path)))
+    if options.truth:
+        (folder / _JOB_TRUTH).write_text(job, encoding="utf-8")
+        show(str(folder / _JOB_TRUTH))
 
 
 def _write_database(options: argparse.Namespace) -> None:

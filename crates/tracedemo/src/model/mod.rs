@@ -3,7 +3,7 @@
 mod attention;
 mod data;
 mod gradients;
-mod kernels;
+pub(crate) mod kernels;
 mod layers;
 mod linear;
 mod loss;
