@@ -141,6 +141,23 @@ def test_the_answers_are_consistent(job: Job) -> None:
     assert all(trace.diagnostics.is_empty() for trace in job.traces)
 
 
+@pytest.mark.parametrize("parallel", ["pp=2,dp=2,ep=2", "fsdp=2"])
+def test_a_lake_gives_the_same_as_its_traces(parallel: str, tmp_path: Path) -> None:
+    traces = written(tmp_path / "traces", parallel, micro_batches=2, steps=1).traces
+    ks.batch.run([Path(trace.meta.path) for trace in traces], tmp_path / "lake")
+    lake = ks.scan(tmp_path / "lake")
+    answers = [
+        analysis.pipeline_slots, analysis.pipeline_stages, analysis.expert_exchanges, analysis.expert_layers,
+        analysis.expert_products, analysis.fsdp_collectives, analysis.fsdp_units, analysis.fsdp_steps,
+    ]  # fmt: skip
+    filled = 0
+    for answer in answers:
+        expected = answer(traces)
+        assert answer(lake).equals(expected)
+        filled += not expected.is_empty()
+    assert filled == {"fsdp=2": 3}.get(parallel, 5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("cause", CAUSES)
@@ -161,7 +178,7 @@ def test_what_is_wrong_is_named_first(cause: str, seed: int, tmp_path: Path) -> 
         ("hot-expert", "tp=2,pp=2,dp=2,ep=2"),
         ("needless-recompute", "tp=2,pp=2,dp=2,ep=2"),
         ("late-all-gather", "tp=2,fsdp=4"),
-        ("exposed-tp", "tp=2,dp=2,ep=2"),
+        ("exposed-tp", "tp=2,pp=2,dp=2,ep=2"),
     ],
 )
 def test_a_cause_is_named_in_a_job_of_several_dimensions(cause: str, parallel: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import polars as pl
 
 from kernelscope.analysis.advice.record import matching, names_like, rows_like
-from kernelscope.analysis.advice.savings import Change, Savings
+from kernelscope.analysis.advice.savings import Change, Savings, together
 from kernelscope.analysis.advice.waits import REPLAYS, Gaps, classified_gaps
 from kernelscope.analysis.call_tree import innermost, nest
 from kernelscope.analysis.gpu.time import temporal_breakdown
@@ -77,6 +77,8 @@ class Facts:
         self.trace = trace
         self.work = GpuWork(trace)
         self.records = AllocatorRecords(trace)
+        self.waited_ns = 0
+        """How long it waited for other ranks in exposed communication, if these are known."""
 
     @cached_property
     def breakdown(self) -> pl.DataFrame:
@@ -195,6 +197,15 @@ class Facts:
         """See ``Savings.faster``."""
         return self.savings.faster(works, saved, launched=launched)
 
+    def with_other_stages(self, change: Change, saved_ns: int) -> Change:
+        """Returns a change that all stages of a pipeline make: transfers, which mostly wait, take less."""
+        transfers = self.calls.filter(dimension="pp")
+        if transfers.is_empty():
+            return change
+        shorter = (pl.col("dur_ns") * self.share(saved_ns)).round().cast(pl.Int64)
+        saved = transfers.with_columns(saved_ns=shorter)
+        return together([change, self.faster(saved, "saved_ns")])
+
     def sooner(self, gaps: pl.DataFrame) -> Change:
         """See ``Savings.sooner``; host activity with its own rules stays."""
         return self.savings.sooner(gaps, self.busy_elsewhere)
@@ -267,7 +278,10 @@ class Facts:
         return self.inside(found.drop_nulls("device"))
 
     def communication_causes(self, device: int | None, exposed_ns: int) -> list[str]:
-        """Returns the more specific rules that explain half of the exposed communication of a GPU."""
+        """Returns the more specific rules that explain half of the exposed communication of a GPU.
+
+        Waiting for other ranks does not count, as far as it is known.
+        """
         if not self.trace.gpu_ops["is_communication"].any():
             return []
         is_own = pl.col("device").eq_missing(device)
@@ -278,7 +292,9 @@ class Facts:
             "late_reductions": waits.filter(~is_gather)["wait_ns"],
             "exposed_tensor_parallelism": calls.filter(dimension="tp")["exposed_ns"],
         }
-        return [name for name, times in explained.items() if 2 * int(times.sum()) >= exposed_ns]
+        return [
+            name for name, times in explained.items() if 2 * int(times.sum()) >= exposed_ns - self.waited_ns
+        ]
 
     @cached_property
     def norm_waits(self) -> list[OnGpu]:

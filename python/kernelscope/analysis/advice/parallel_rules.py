@@ -30,7 +30,7 @@ def exposed_tensor_parallelism(facts: Facts) -> Iterator[Advice]:
             "Overlap them with the products beside them (async tensor parallelism of torch.compile, "
             "tp_comm_overlap of Megatron), or use fewer ranks for tensor parallelism, inside one host.",
             value,
-            change=facts.faster(gpu.works, "exposed_ns"),
+            change=facts.with_other_stages(facts.faster(gpu.works, "exposed_ns"), exposed),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works, by="exposed_ns"),
         )
@@ -57,7 +57,7 @@ def needless_recomputation(facts: Facts) -> Iterator[Advice]:
             "Checkpoint fewer layers, or only cheap operators (selective checkpointing), as long as memory "
             "lasts.",
             value,
-            change=facts.faster(gpu.works, launched=False),
+            change=facts.with_other_stages(facts.faster(gpu.works, launched=False), gpu.spent_ns),
             device=gpu.device,
             cites=citing("gpu_ops", gpu.works),
         )

@@ -93,14 +93,16 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
         ``row`` numbers, the largest first) and ``cited`` (their total number); and ``same_cause_as`` (``id``
         of the recommendation that this one is part of, or null).
     Units: ns; shares between 0 and 1. Savings of several rows overlap and cannot be added. Order: by
-    severity, then by saving, largest first.
+    severity, then by saving, largest first; a part of another row comes after it.
     Source: the rules from data_loading to memory_near_capacity come from the TensorBoard plugin.
     Example: ``recommendations(trace).filter(severity="high").select("title", "evidence", "remedy")``
     """
     if isinstance(source, Sequence):
         ranks = [Facts(trace) for trace in source]
         waits = rank_rules.waits(ranks)
-        rows = [row for facts in ranks for row in _rows(facts, list(_asked(facts, waits)))]
+        for facts in ranks:
+            facts.waited_ns = waits.get(facts.trace.meta.rank, 0)
+        rows = [row for facts in ranks for row in _rows(facts, list(_asked(facts)))]
         longest = max((one.total_ns for one in ranks), default=0)
         if len(source) > 1:
             compared = [_Found(rule, advice) for rule in RANK_RULES for advice in rule.find(ranks)]
@@ -133,7 +135,7 @@ class _Answers(NamedTuple):
 @per_trace
 def _of_trace(trace: Trace) -> _Answers:
     facts = Facts(trace)
-    found = list(_asked(facts, {}))
+    found = list(_asked(facts))
     table = _table(_rows(facts, found))
     return _Answers(table, _best(facts, found, table))
 
@@ -148,16 +150,14 @@ class _Found(NamedTuple):
         return self.rule.find.__name__
 
 
-def _asked(facts: Facts, waits: Mapping[int | None, int]) -> Iterator[_Found]:
-    """What the rules say about a trace whose rank waited for others as long as ``waits`` say, if they do."""
+def _asked(facts: Facts) -> Iterator[_Found]:
+    """What the rules say about a trace."""
     rank = facts.trace.meta.rank
     lacks_times = many_untimed(facts.trace) is not None
     rules = [rule for rule in RULES if not (lacks_times and rule.needs_all_times)]
     found = [_Found(rule, replace(advice, rank=rank)) for rule in rules for advice in _predicted(facts, rule)]
-    if rank in waits:
-        found = [
-            one._replace(advice=rank_rules.without_waiting(one.id, one.advice, waits[rank])) for one in found
-        ]
+    waited = facts.waited_ns
+    found = [one._replace(advice=rank_rules.without_waiting(one.id, one.advice, waited)) for one in found]
     yield from _merged(found)
 
 
@@ -291,4 +291,12 @@ def _importance(row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _table(rows: list[dict[str, object]]) -> pl.DataFrame:
-    return pl.DataFrame(sorted(rows, key=_importance), schema=_SCHEMA, orient="row")
+    """The rows by importance; a part comes after the row that it is part of."""
+    least_first = sorted(rows, key=_importance, reverse=True)
+    wholes = {(row["id"], row["rank"]): _importance(row) for row in least_first}
+
+    def order(row: Mapping[str, Any]) -> tuple[tuple[int, int], bool]:
+        own, whole = _importance(row), row["same_cause_as"]
+        return max(own, wholes.get((whole, row["rank"]), own)), whole is not None
+
+    return pl.DataFrame(sorted(rows, key=order), schema=_SCHEMA, orient="row")
