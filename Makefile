@@ -101,6 +101,10 @@ bench-paths: $(STAMPS)/release $(STAMPS)/bench ## time critical paths beside Hol
 bench-sleeps: $(STAMPS)/release $(STAMPS)/test ## predict jobs of two ranks on gloo without the sleeps of one; BENCH=--help
 	$(BIN)/python benches/sleeps.py $(BENCH)
 
+.PHONY: bench-training
+bench-training: $(STAMPS)/release $(STAMPS)/test ## time answers about training on a lake of 1,024 ranks, also with Dask; BENCH=--help
+	$(BIN)/python benches/training.py $(BENCH)
+
 .PHONY: bench-cluster
 bench-cluster: $(STAMPS)/release $(STAMPS)/bench ## the same for jobs of many ranks; BENCH=--help
 	$(BIN)/python benches/cluster.py $(BENCH)

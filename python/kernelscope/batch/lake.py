@@ -79,12 +79,27 @@ class Lake:
         entries = tuple(entry for entry in self.entries if entry.run == run)
         return Lake(self.path, entries, _Tables(self.path, entries))
 
-    def trace(self, rank: int, *, run: str | None = None, window: int | None = None) -> Trace:
+    def apart(self) -> dict[int, "Lake"]:
+        """Returns the lake of each rank alone, which is small to pass to another process."""
+        found: dict[int, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.rank is not None:
+                found.setdefault(entry.rank, []).append(entry)
+        return {rank: Lake(self.path, tuple(own), _Tables(self.path, own)) for rank, own in found.items()}
+
+    def trace(
+        self,
+        rank: int,
+        *,
+        run: str | None = None,
+        window: int | None = None,
+        tables: Collection[str] = TABLES,
+    ) -> Trace:
         """Reads one rank as a trace: its tables are the lake's rows of the rank, without the rank columns.
 
-        ``run`` and ``window`` may be omitted if the rank has one of each. Steps have the numbers assigned by
-        the lake. File properties that the lake does not keep, such as the options of the profiler, are
-        missing in ``meta``.
+        ``run`` and ``window`` may be omitted if the rank has one of each. Only ``tables`` have rows. Steps
+        have the numbers assigned by the lake. File properties that the lake does not keep, such as the
+        options of the profiler, are missing in ``meta``.
 
         Raises: InvalidArgumentError: there is no such rank, or several.
 
@@ -106,7 +121,7 @@ class Lake:
             several = f" more than once ({places}): specify its run and window" if found else ""
             has = "has" if found else "has no"
             raise InvalidArgumentError(f"{self.path} {has} rank {rank}{named}{several}")
-        return self.trace_of(found[0])
+        return self.trace_of(found[0], tables)
 
     def traces(self, tables: Collection[str] = TABLES) -> Iterator[Trace]:
         """Reads each window of each rank as a trace, by run, rank and window. Only ``tables`` have rows.
@@ -121,9 +136,14 @@ class Lake:
         """Reads the trace of a finished entry; see :meth:`trace`. Only ``tables`` have rows."""
         frames: dict[str, Any] = {}
         for name in TABLES:
+            schema = _schema(name)
+            if name in tables:
+                found = _scan_table(self.path, name, [entry]).select(list(schema)).collect()
+            else:
+                found = pl.DataFrame(schema=schema)
+            # Polars plans even a renaming of nothing.
             back = {there: here for here, there in RENAMED.get(name, {}).items()}
-            found = _scan_table(self.path, name, [entry] if name in tables else [])
-            frames[name] = found.select(list(_schema(name))).collect().rename(back)
+            frames[name] = found.rename(back) if back else found
         return Trace(meta=_meta(entry), **frames)
 
     @property

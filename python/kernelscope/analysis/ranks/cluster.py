@@ -5,7 +5,7 @@ does not grow with the number of ranks: a rank keeps one row per collective and 
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,7 @@ from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import InvalidArgumentError
 from kernelscope.memo import Memo
 from kernelscope.meta import PLACES, places_of
+from kernelscope.schema import TABLES
 from kernelscope.trace import Trace, every_rank
 
 RANKS_AT_ONCE = {"events": 64, "calls": 4096}
@@ -82,7 +83,11 @@ class Lake(Protocol):
         """Returns the same for one window of some ranks."""
         ...
 
-    def trace(self, rank: int, *, window: int | None = None) -> Trace:
+    def apart(self) -> Mapping[int, "Lake"]:
+        """Returns the lake of each rank alone, which is small to pass to another process."""
+        ...
+
+    def trace(self, rank: int, *, window: int | None = None, tables: Collection[str] = TABLES) -> Trace:
         """Returns the trace of one window of a rank."""
         ...
 
@@ -245,10 +250,12 @@ class Window(NamedTuple):
     later_ns: int
     source: "Trace | Lake"
 
-    def trace(self) -> Trace:
-        """Reads it, if it is in a lake."""
+    def trace(self, *tables: str) -> Trace:
+        """Reads it, if it is in a lake: some tables, or all."""
         source = self.source
-        return source if isinstance(source, Trace) else source.trace(self.rank, window=self.window)
+        if isinstance(source, Trace):
+            return source
+        return source.trace(self.rank, window=self.window, tables=tables or TABLES)
 
 
 def windows_of(source: Source) -> list[Window]:
@@ -264,9 +271,10 @@ def windows_of(source: Source) -> list[Window]:
         ]
     else:
         bases: dict[int, int | None] = {}
+        lakes = source.apart()
         for window, known, _ in batches(source, size="calls"):
             later = _later(known, bases)
-            found += [Window(rank, window, later.get(rank, 0), source) for rank in known["rank"]]
+            found += [Window(rank, window, later.get(rank, 0), lakes[rank]) for rank in known["rank"]]
             bases = dict(known.select("rank", "base_time_ns").iter_rows()) | bases
     if not found:
         raise InvalidArgumentError("there are no ranks")

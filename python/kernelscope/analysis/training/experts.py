@@ -92,7 +92,7 @@ def _of_window(window: Window, calls: pl.DataFrame) -> pl.DataFrame:
 
     Columns: ``rank``, ``window``, ``row``, ``tokens_sent``, ``tokens_received``, ``direction``, ``layer``.
     """
-    trace = window.trace()
+    trace = window.trace("ops", "gpu_ops", "launches", "collectives")
     calls = issued(trace, calls.drop("rank", "window")).sort("issued_ns", "row")
     texts = _texts(trace, calls)
     splits = {text: _splits(*text) for text in texts.unique().iter_rows()}
@@ -237,7 +237,7 @@ def expert_products(source: Source, *, executor: Executor | None = None) -> pl.D
 
 
 def _products_of(window: Window) -> pl.DataFrame:
-    ops = window.trace().ops
+    ops = window.trace("ops").ops
     names = ops["name"].unique().drop_nulls()
     names = names.filter(names.cast(pl.String).str.contains(_PRODUCTS))
     texts = ("name", "input_dims", "concrete_inputs")

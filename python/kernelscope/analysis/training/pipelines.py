@@ -69,7 +69,7 @@ def _pipelines(cluster: Cluster) -> dict[int, tuple[int, int, int]]:
 
 def _of_window(window: Window) -> pl.DataFrame:
     """The slots of a window of a rank, on its own clock."""
-    trace = window.trace()
+    trace = window.trace("ops", "gpu_ops")
     batches = micro_batches(trace)
     weight = pl.when("is_weight").then(pl.lit("weight")).otherwise(pl.lit("backward"))
     ops = trace.ops.select("row", "step", "phase", "start_ns", "dur_ns", "activity").hstack(batches)

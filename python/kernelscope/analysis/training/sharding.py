@@ -108,7 +108,8 @@ def collectives_of_trace(trace: Trace) -> pl.DataFrame:
 def _collectives(source: Source, cluster: Cluster, executor: Executor | None) -> pl.DataFrame:
     groups = parallel_dimensions(cluster).filter(pl.col("dimension").is_in(["fsdp", "dp"]))["group"]
     calls = rank_calls(cluster).filter(pl.col("group").is_in(groups.implode()), pl.col("kind").is_in(_KINDS))
-    parts = calls.partition_by("rank", "window", as_dict=True)
+    is_sharded = pl.col("kind").is_in([_GATHER, "reduce_scatter"]).any()
+    parts = calls.filter(is_sharded).partition_by("rank", "window", as_dict=True)
     arguments = [
         (window, part)
         for window in windows_of(source)
@@ -124,7 +125,7 @@ def _collectives(source: Source, cluster: Cluster, executor: Executor | None) ->
 
 def _of_window(window: Window, calls: pl.DataFrame) -> pl.DataFrame:
     """The collectives of a window of a rank, on its own clock."""
-    trace = window.trace()
+    trace = window.trace("ops", "gpu_ops", "launches", "ranges", "collectives")
     marks = _marks(trace)
     columns = ("row", "step", "kind", "phase", "dtype", "exposed_ns", "device")
     found = issued(trace, calls.select(*columns, bytes="message_bytes"))
