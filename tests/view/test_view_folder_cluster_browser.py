@@ -12,6 +12,7 @@ pytest.importorskip("playwright", reason="playwright, which drives the browser, 
 
 from playwright.sync_api import Browser, expect
 from ranks_job import STEP_US, US, Repeated, make_lake
+from test_view_parallelism import training_lake
 from viewing import PHONE, Served, Viewer, each_look, served, visited
 
 import kernelscope as ks
@@ -29,6 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lake(folder: Path) -> Iterator[Served]:
     with served(folder, Choice(LakeRanks(ks.scan(folder)))) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    place = training_lake(tmp_path_factory.mktemp("training"))
+    with served(place, Choice(LakeRanks(ks.scan(place)))) as found:
         yield found
 
 
@@ -110,6 +118,58 @@ def test_from_the_critical_path_to_the_event_of_a_rank_and_back(opened: Viewer) 
     expect(page.get_by_role("button", name="Critical path")).to_have_attribute("aria-pressed", "true")
     back(opened)
     expect(page.locator(".collective [role=status]")).to_contain_text("Step 4 takes 1.520 ms: host")
+
+
+def test_from_the_schedule_of_a_pipeline_to_a_rank_and_back(browser: Browser, training: Served) -> None:
+    with visited(browser, training) as viewer:
+        page = viewer.page
+        tab(viewer, "Pipeline")
+        said = page.locator(".collective [role=status]")
+        expect(said).to_contain_text("1F1B with 6 micro-batches. The bubble is")
+        choice = page.get_by_role("combobox", name="Pipeline")
+        first, other = choice.locator("option").all_inner_texts()[:2]
+        choice.select_option(other)
+        ranks = [text.strip() for text in other.removeprefix("ranks ").split(",")]
+        assert ranks != [text.strip() for text in first.removeprefix("ranks ").split(",")]
+        names = page.locator(".lanes tbody th")
+        expect(names).to_have_text(ranks)
+        page.get_by_role("combobox", name="Step", exact=True).select_option(index=1)
+        step = viewer.values["step"]
+        expect(said).to_contain_text(f"Step {step} takes")
+        # Each micro-batch goes forward and back in each stage.
+        bars = page.locator(".lanes tbody tr").last.locator(".slot")
+        expect(bars).to_have_count(12)
+        assert sorted(bars.all_inner_texts()) == sorted(2 * [str(number) for number in range(6)])
+        expect(page.locator("[aria-label=Stages] tbody tr")).to_have_count(4)
+        bars.first.click()
+        in_trace(viewer, int(ranks[-1]))
+        # The timeline shows the step.
+        assert int(viewer.values["from"]) < int(viewer.values["begin"])
+        back(viewer)
+        expect(names).to_have_text(ranks)
+        expect(said).to_contain_text(f"Step {step} takes")
+
+
+def test_from_the_place_of_a_rank_to_its_trace(browser: Browser, training: Served) -> None:
+    with visited(browser, training) as viewer:
+        page = viewer.page
+        tab(viewer, "Parallelism")
+        expect(page.locator(".lanes tbody th")).to_have_text(["tp", "dp", "pp"])
+        for line in page.locator(".lanes tbody tr").all():
+            assert sorted(line.locator(".slot").all_inner_texts()) == ["0"] * 4 + ["1"] * 4
+        expect(page.locator("[aria-label='Process groups'] tbody tr")).to_have_count(3)
+        page.locator(".lanes tbody tr").first.locator(".slot").nth(5).click()
+        expect(page.locator("#file")).to_contain_text("rank 5 of")
+        back(viewer)
+        page.locator("[aria-label=Ranks] tbody tr").nth(3).get_by_role("link").click()
+        expect(page.locator("#file")).to_contain_text("rank 3 of")
+
+
+def test_a_job_without_a_pipeline_says_so(browser: Browser, lake: Served) -> None:
+    with visited(browser, lake) as viewer:
+        tab(viewer, "Pipeline")
+        expect(viewer.page.locator(".note.missing")).to_contain_text("No process group is for a pipeline")
+        viewer.refused(1)
 
 
 def test_a_cell_opens_the_rank_at_the_step_and_back_shows_it(opened: Viewer) -> None:
@@ -233,12 +293,17 @@ def test_a_step_that_a_trace_has_not_is_said(opened: Viewer) -> None:
 
 @each_look
 def test_no_violation_and_no_overflow(
-    browser: Browser, lake: Served, theme: str, options: dict[str, Any]
+    browser: Browser, lake: Served, training: Served, theme: str, options: dict[str, Any]
 ) -> None:
-    with visited(browser, lake, color_scheme=theme, **options) as viewer:
-        for place in ("#steps", "#collectives?collective=1", "#path?step=2"):
-            viewer.open(place)
-            viewer.assert_accessible()
+    places = {
+        lake: ("#steps", "#collectives?collective=1", "#path?step=2"),
+        training: ("#pipeline", "#layout"),
+    }
+    for server, views in places.items():
+        with visited(browser, server, color_scheme=theme, **options) as viewer:
+            for place in views:
+                viewer.open(place)
+                viewer.assert_accessible()
 
 
 def test_a_thousand_ranks_are_aggregated_and_say_so(browser: Browser, folder: Path) -> None:

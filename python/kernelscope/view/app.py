@@ -25,6 +25,7 @@ from kernelscope.view import (
     levers,
     listing,
     overview,
+    parallelism,
     roofline,
     search,
     selection,
@@ -83,6 +84,8 @@ _OF_MANY = {
     "opening": cluster.opening,
     "collective": cluster.collective,
     "rank_path": cluster_path.rank_path,
+    "layout": parallelism.layout,
+    "pipeline": parallelism.pipeline,
 }
 """Questions about a list of traces. Each of them answers as one trace, below its number."""
 

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from kernelscope.report.parts.tables import Table
-from kernelscope.view import cluster
+from kernelscope.view import cluster, parallelism
 from kernelscope.view.choice import Choice
 from kernelscope.view.parameters import Parameters
 from kernelscope.view.tables import Lead, csv_of, page_of
@@ -40,7 +40,7 @@ def _table(choice: Choice, asked: Parameters) -> tuple[Table, Lead]:
     choice.check()
     if asked.text("table") == TABLE:
         return _traces(choice), _numbers
-    return cluster.table_of(choice, asked)
+    return parallelism.table_of(choice, asked) or cluster.table_of(choice, asked)
 
 
 def _numbers(rows: pl.DataFrame) -> list[dict[str, Any] | None]:

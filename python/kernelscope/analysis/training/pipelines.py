@@ -1,6 +1,6 @@
 """Pipelines: which stage computes which micro-batch when, the schedule, and its bubble."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 
 import polars as pl
@@ -12,6 +12,7 @@ from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_
 from kernelscope.analysis.ranks.collective_calls import TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.ranks.parts import Workshop
+from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
 from kernelscope.analysis.training.micro_batches import micro_batches
@@ -41,10 +42,17 @@ def pipeline_slots(source: "Source", *, executor: Executor | None = None) -> pl.
     return slots_of(source, cluster_of(source, executor=executor), executor)
 
 
-def slots_of(source: "Source", cluster: Cluster, executor: Executor | None = None) -> pl.DataFrame:
-    """Returns the rows of :func:`pipeline_slots` for a source with a known cluster."""
+def slots_of(
+    source: "Source",
+    cluster: Cluster,
+    executor: Executor | None = None,
+    *,
+    ranks: Collection[int] | None = None,
+) -> pl.DataFrame:
+    """Returns the rows of :func:`pipeline_slots` for some ranks of a source with a known cluster, or all."""
     places = _pipelines(cluster)
-    windows = [window for window in windows_of(source) if window.rank in places]
+    wanted = places.keys() if ranks is None else places.keys() & set(ranks)
+    windows = [window for window in windows_of(source) if window.rank in wanted]
     if not windows:
         return pl.DataFrame(schema=_SLOTS)
     found = pl.concat(Workshop(executor=executor).run(_of_window, [(window,) for window in windows]))
@@ -65,6 +73,21 @@ def _pipelines(cluster: Cluster) -> dict[int, tuple[int, int, int]]:
         for ranks in groups["ranks"].to_list()
         for place, rank in enumerate(ranks)
     }
+
+
+def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
+    """Returns the ranks of each pipeline by place. The key is its first rank; the slowest rank's comes first.
+
+    The slowest rank has the longest median of own time.
+    """
+    found: dict[int, list[int]] = {}
+    places = sorted((first, place, rank) for rank, (first, place, _) in _pipelines(cluster).items())
+    for first, _, rank in places:
+        found.setdefault(first, []).append(rank)
+    own = rank_steps(cluster).group_by("rank").agg(pl.col("own_ns").median())
+    times: dict[int, float] = dict(own.drop_nulls().iter_rows())
+    slowest = max(found, key=lambda first: max(times.get(rank, 0) for rank in found[first]), default=None)
+    return {first: found[first] for first in sorted(found, key=lambda first: (first != slowest, first))}
 
 
 def _of_window(window: Window) -> pl.DataFrame:

@@ -5,36 +5,36 @@ from typing import Any
 import polars as pl
 
 from kernelscope.analysis.ranks.cluster import Cluster, Source
-from kernelscope.analysis.training.pipelines import slots_of, stages_of
+from kernelscope.analysis.training.pipelines import ranks_of_pipelines, slots_of, stages_of
 from kernelscope.report.parts import Figure, Note, Part, View
 from kernelscope.report.parts.charts import time_unit
+from kernelscope.report.parts.parallelism import NO_PIPELINE, stage_table
 from kernelscope.report.parts.path_bars import MOST_RANKS
-from kernelscope.report.parts.tables import Table
 from kernelscope.units import format_ns
 
-_TOO_MANY = (
-    f"Slots need all of each rank. For more than {MOST_RANKS}, use kernelscope.analysis.pipeline_stages with "
-    "an executor."
-)
-_COLUMNS = (
-    "rank", "step", "pipeline", "stage", "schedule", "micro_batches", "chunks", "pipeline_ns", "slots_ns",
-    "bubble_ns", "bubble_transfer_ns", "bubble_share", "ideal_share", "over_mean_share",
-)  # fmt: skip
 _PATTERNS = {"forward": "", "backward": "/", "weight": "x"}
 
 
 def pipeline(source: Source, cluster: Cluster) -> View:
     """Returns the bubble of each rank of a pipeline, and a picture of the longest step."""
     what = "Micro-batches of the stages of each pipeline, and the time in which a stage computes none."
-    if cluster.ranks.height > MOST_RANKS:
-        return View("pipeline", "Pipeline", what, [Note(_TOO_MANY)])
-    slots = slots_of(source, cluster)
+    pipelines = ranks_of_pipelines(cluster)
+    parts: list[Part] = []
+    ranks = None
+    if cluster.ranks.height > MOST_RANKS and len(pipelines) > 1:
+        ranks = next(iter(pipelines.values()))
+        parts.append(
+            Note(
+                f"Slots need all of each rank, so only the pipeline with the slowest of "
+                f"{cluster.ranks.height:,} ranks is shown. For others, use kernelscope view, or "
+                "kernelscope.analysis.pipeline_stages with an executor."
+            )
+        )
+    slots = slots_of(source, cluster, ranks=ranks)
     stages = stages_of(slots, cluster)
     if stages.is_empty():
-        text = "No process group is for a pipeline, or no micro-batch has a backward pass."
-        return View("pipeline", "Pipeline", what, [Note(text, missing=True)])
-    explained = "The bubble of each rank and step beside the one of an ideal pipeline of the same schedule."
-    parts: list[Part] = [_picture(slots, stages), Table("stages", "Stages", explained, stages, _COLUMNS)]
+        return View("pipeline", "Pipeline", what, [Note(NO_PIPELINE, missing=True)])
+    parts += [_picture(slots, stages), stage_table(stages)]
     return View("pipeline", "Pipeline", what, parts)
 
 

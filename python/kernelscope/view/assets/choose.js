@@ -8,15 +8,18 @@ import { TablesView } from "./tables.js";
 import { StepsView } from "./steps-view.js";
 import { CollectivesView } from "./collectives-view.js";
 import { PathView } from "./path-view.js";
+import { LayoutView } from "./layout-view.js";
+import { PipelineView } from "./pipeline-view.js";
 
 const AGAIN_MS = 500;
-const TOGETHER = { steps: StepsView, collectives: CollectivesView, path: PathView };
-const TABS = [["", "Ranks"], ["steps", "Steps"], ["collectives", "Collectives"], ["path", "Critical path"]];
+const TOGETHER = { steps: StepsView, collectives: CollectivesView, path: PathView, layout: LayoutView, pipeline: PipelineView };
+const TABS = [["", "Ranks"], ["steps", "Steps"], ["collectives", "Collectives"], ["path", "Critical path"], ["layout", "Parallelism"], ["pipeline", "Pipeline"]];
+/** @typedef {StepsView | CollectivesView | PathView | LayoutView | PipelineView} Together */
 /** @type {any} */
 let listed = null;
 /** @type {TablesView | null} */
 let tables = null;
-/** The views of what ranks do together, by view and run. @type {Map<string, StepsView | CollectivesView | PathView>} */
+/** The views of what ranks do together, by view and run. @type {Map<string, Together>} */
 const together = new Map();
 /** What is shown is what was wished last. */
 let wish = 0;
@@ -51,7 +54,7 @@ function runs(view, { run, runs: names }) {
   return element("label", {}, "Run ", choice);
 }
 
-/** What ranks do together. @param {string} view @param {string} run @returns {Promise<StepsView | CollectivesView | PathView>} */
+/** What ranks do together. @param {string} view @param {string} run @returns {Promise<Together>} */
 async function viewOf(view, run) {
   const key = `${view} ${run}`;
   const made = together.get(key);

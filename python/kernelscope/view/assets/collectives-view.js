@@ -4,17 +4,13 @@ import { element, show } from "./shared.js";
 import { Latest } from "./requests.js";
 import { addressOf, note } from "./state.js";
 import { RowTable } from "./row-table.js";
-import { relative, ticks } from "./ticks.js";
+import { Lanes, lane, placed } from "./lanes.js";
 
-const TICKS = 5;
 const FACTS = [["Message", "message_bytes", "bytes"], ["Ranks seen", "ranks_seen", "count"], ["Waiting, all ranks", "wait_ns", "ns"],
   ["First to last", "skew_ns", "ns"], ["Transfer", "transfer_ns", "ns"], ["Bus bandwidth", "bus_bytes_per_s", "B/s"], ["Group", "group", "text"]];
 
 const WAITING = [["wait", "waits for late ranks"], ["transfer", "transfer: all have come"]];
 const CALLING = [["call", "the call; waiting is unknown"]];
-
-/** A share of a whole, as CSS has it. @param {number} part @param {number} whole */
-const percent = (part, whole) => `${(100 * part) / Math.max(whole, 1)}%`;
 
 export class CollectivesView {
   /** @param {any} known of /api/cluster @param {HTMLElement | null} runs @param {(error: unknown) => void} failed */
@@ -33,14 +29,10 @@ export class CollectivesView {
     this.title = element("h2", {});
     this.said = element("p", { role: "status" });
     this.facts = element("dl", { class: "facts" });
-    this.rows = element("tbody", {});
-    this.axis = element("span", { class: "axis-line", "aria-hidden": "true" });
     this.legend = element("ul", { class: "legend", "aria-label": "Colours" });
-    const head = element("tr", {}, ...[["Rank", "number"], ["", "track"], ["Came", "number"], ["Waited", "number"], ["Transfer", "number"]].map(([text, kind]) => element("th", { scope: "col", class: kind, text })));
-    head.cells[1].append(element("span", { class: "hidden", text: "On one clock" }), this.axis);
-    this.lanes = element("div", { class: "table-holder lanes", tabindex: "0", role: "region", "aria-label": "Ranks of the collective" }, element("table", { "aria-label": "Ranks of the collective, on one clock" }, element("thead", {}, head), this.rows));
+    this.lanes = new Lanes("Ranks of the collective", "On one clock", ["Rank", "Came", "Waited", "Transfer"]);
     this.card = element("section", { class: "card collective" }, element("div", { class: "card-head" }, this.title, runs, element("label", {}, "Order ", this.order)), this.said, this.facts,
-      this.legend, this.lanes);
+      this.legend, this.lanes.root);
     this.table = new RowTable("collectives", { ...known.tables.collectives, asked: { run: known.run } }, failed);
     const nothing = element("p", { class: "note missing", text: "No trace has communication: record with ProfilerActivity.CUDA, or run on several ranks." });
     this.root = element("div", { class: "report choose" }, element("h1", { text: "Collectives", tabindex: "-1" }), ...(known.tables.collectives.all ? [this.card, this.table.root] : [nothing]));
@@ -61,7 +53,7 @@ export class CollectivesView {
     }
     if (this.answer) this.fill();
     if (isOther && wanted) this.card.scrollIntoView({ block: "nearest" });
-    this.rows.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+    this.lanes.rows.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   }
 
   describe(answer) {
@@ -78,12 +70,7 @@ export class CollectivesView {
     this.facts.replaceChildren(...known.map(([title, name, unit]) => element("div", { class: unit === "text" ? "long" : null }, element("dt", { text: title }), element("dd", {}, element("bdi", { text: show(answer[name], unit) })))));
     const kinds = calls.wait.some((one) => one !== null) ? WAITING : CALLING;
     this.legend.replaceChildren(...kinds.map(([kind, text]) => element("li", {}, element("i", { class: kind }), text)));
-    const marks = ticks(0, answer.length, TICKS);
-    this.axis.replaceChildren(...marks.places.map((place) => {
-      const mark = element("span", { text: relative(place, marks.step, answer.length) });
-      mark.style.left = percent(place, answer.length);
-      return mark;
-    }));
+    this.lanes.time(answer.length);
   }
 
   fill() {
@@ -91,7 +78,7 @@ export class CollectivesView {
     const places = calls.rank.map((_, at) => at);
     const by = { start: (one, other) => calls.start[one] - calls.start[other], wait: (one, other) => (calls.wait[other] ?? -1) - (calls.wait[one] ?? -1) }[this.order.value];
     if (by) places.sort(by);
-    this.rows.replaceChildren(...places.map((at) => this.row(at)));
+    this.lanes.rows.replaceChildren(...places.map((at) => this.row(at)));
   }
 
   /** The part of a rank. @param {number} at */
@@ -99,20 +86,12 @@ export class CollectivesView {
     const { calls, length } = this.answer;
     const [rank, start, wait, open] = [calls.rank[at], calls.start[at], calls.wait[at], calls.open[at]];
     const moved = calls.length[at] - (wait ?? 0);
-    const bar = (kind, from, long) => {
-      const made = element("i", { class: kind });
-      made.style.left = percent(from, length);
-      made.style.width = `max(2px, ${percent(long, length)})`;
-      return made;
-    };
+    const bar = (kind, from, long) => placed(element("i", { class: kind }), from, long, length);
     const bars = [...(wait ? [bar("wait", start, wait)] : []), bar(wait === null ? "call" : "transfer", start + (wait ?? 0), moved)];
     const offset = calls.offset[at] === null ? "its clock is not corrected" : `its clock was ${show(Math.abs(calls.offset[at]), "ns")} ${calls.offset[at] < 0 ? "behind" : "ahead"}`;
     const title = `Open rank ${rank} at this time; ${offset}`;
     const link = (options, ...inside) => (open === null ? element("span", options, ...inside) : element("a", { ...options, href: `${open}/${addressOf("timeline", { row: calls.row[at], step: this.answer.step })}`, title, onclick: () => note({ collective: this.answer.instance, rank }) }, ...inside));
-    // The bars lead where the rank does: one of both is enough for the keyboard.
-    return element("tr", { "aria-current": rank === this.rank ? "true" : null }, element("th", { scope: "row", class: "number" }, link({}, `${rank}`)),
-      element("td", { class: "track", "aria-hidden": "true" }, link({ tabindex: "-1", class: "bars" }, ...bars)),
-      ...[show(start, "ns"), wait === null ? "–" : show(wait, "ns"), show(moved, "ns")].map((text) => element("td", { class: "number", text })));
+    return lane(link({}, `${rank}`), link({ tabindex: "-1", class: "bars" }, ...bars), [show(start, "ns"), wait === null ? "–" : show(wait, "ns"), show(moved, "ns")], rank === this.rank);
   }
 
   recolor() {}

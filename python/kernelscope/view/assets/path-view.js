@@ -3,12 +3,7 @@
 import { element, show } from "./shared.js";
 import { Latest } from "./requests.js";
 import { addressOf, note } from "./state.js";
-import { relative, ticks } from "./ticks.js";
-
-const TICKS = 5;
-
-/** A share of a whole, as CSS has it. @param {number} part @param {number} whole */
-const percent = (part, whole) => `${(100 * part) / Math.max(whole, 1)}%`;
+import { Lanes, lane, placed } from "./lanes.js";
 
 export class PathView {
   /** @param {any} known of /api/cluster @param {HTMLElement | null} runs @param {(error: unknown) => void} failed */
@@ -25,14 +20,10 @@ export class PathView {
     });
     this.said = element("p", { role: "status", text: "Reading the ranks for their critical path." });
     this.legend = element("ul", { class: "legend", "aria-label": "Reasons" });
-    this.rows = element("tbody", {});
-    this.axis = element("span", { class: "axis-line", "aria-hidden": "true" });
-    const head = element("tr", {}, ...[["Rank", "number"], ["", "track"], ["On the path", "number"], ["Share", "number"]].map(([text, kind]) => element("th", { scope: "col", class: kind, text })));
-    head.cells[1].append(element("span", { class: "hidden", text: "On one clock" }), this.axis);
-    const lanes = element("div", { class: "table-holder lanes", tabindex: "0", role: "region", "aria-label": "Ranks on the critical path" }, element("table", { "aria-label": "Ranks on the critical path, on one clock" }, element("thead", {}, head), this.rows));
+    this.lanes = new Lanes("Ranks on the critical path", "On one clock", ["Rank", "On the path", "Share"]);
     const what = "Events that must be faster for the step to end sooner. Where ranks meet in a collective, the path moves to the rank that arrived last. Click a bar to open the rank at the event.";
     this.root = element("div", { class: "report choose" }, element("h1", { text: "Critical path", tabindex: "-1" }),
-      element("section", { class: "card collective" }, element("div", { class: "card-head" }, element("h2", { text: "From rank to rank" }), runs, element("label", {}, "Step ", this.steps)), element("p", { class: "note", text: what }), this.said, this.legend, lanes));
+      element("section", { class: "card collective" }, element("div", { class: "card-head" }, element("h2", { text: "From rank to rank" }), runs, element("label", {}, "Step ", this.steps)), element("p", { class: "note", text: what }), this.said, this.legend, this.lanes.root));
   }
 
   /** @param {Record<string, string>} values of the address */
@@ -53,13 +44,8 @@ export class PathView {
     const named = parts.slice(0, 3).map(([reason, ns]) => `${reason} ${show(ns / length, "share")}`);
     this.said.textContent = `${answer.step === null ? "All steps take" : `Step ${answer.step} takes`} ${show(length, "ns")}: ${named.join(", ")}${parts.length > 3 ? " …" : "."}`;
     this.legend.replaceChildren(...parts.map(([reason]) => element("li", {}, element("i", { "data-reason": reason }), reason)));
-    const marks = ticks(0, length, TICKS);
-    this.axis.replaceChildren(...marks.places.map((place) => {
-      const mark = element("span", { text: relative(place, marks.step, length) });
-      mark.style.left = percent(place, length);
-      return mark;
-    }));
-    this.rows.replaceChildren(...ranks.map((rank) => this.row(rank)));
+    this.lanes.time(length);
+    this.lanes.rows.replaceChildren(...ranks.map((rank) => this.row(rank)));
   }
 
   /** The time in which the path is on a rank. @param {{ rank: number, ns: number, open: number | null }} of */
@@ -70,15 +56,11 @@ export class PathView {
       const title = `${bars.reason[at]}: ${show(bars.length[at], "ns")} at ${show(bars.start[at], "ns")}`;
       const event = bars.row[at] === null ? {} : { row: bars.row[at] };
       const bar = open === null ? element("i", { "data-reason": bars.reason[at], title }) : element("a", { "data-reason": bars.reason[at], title, tabindex: "-1", href: `${open}/${addressOf("timeline", { ...event, step, path: 1 })}` });
-      bar.style.left = percent(bars.start[at], length);
-      bar.style.width = `max(1px, ${percent(bars.length[at], length)})`;
-      return bar;
+      return placed(bar, bars.start[at], bars.length[at], length);
     });
     const title = `Open rank ${rank} at the step`;
     const name = open === null ? element("span", { text: `${rank}` }) : element("a", { href: `${open}/${addressOf("timeline", { step, path: 1 })}`, title, text: `${rank}` });
-    return element("tr", {}, element("th", { scope: "row", class: "number" }, name),
-      element("td", { class: "track", "aria-hidden": "true" }, element("span", { class: "bars" }, ...made)),
-      ...[show(ns, "ns"), show(ns / length, "share")].map((text) => element("td", { class: "number", text })));
+    return lane(name, element("span", { class: "bars" }, ...made), [show(ns, "ns"), show(ns / length, "share")]);
   }
 
   recolor() {}
