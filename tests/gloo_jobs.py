@@ -179,11 +179,19 @@ def train(
     record(timed, steps, path, record_shapes=True)
 
 
-def record(step: Callable[[int], None], steps: int, path: Path, *, record_shapes: bool = False) -> None:
+def record(
+    step: Callable[[int], None],
+    steps: int,
+    path: Path,
+    *,
+    record_shapes: bool = False,
+    with_stack: bool = False,
+) -> None:
     """Records steps after a first one, writes their trace to ``path`` with ``.gz``, and leaves the job."""
     with profile(
         activities=[ProfilerActivity.CPU],
         record_shapes=record_shapes,
+        with_stack=with_stack,
         schedule=schedule(wait=0, warmup=1, active=steps, repeat=1),
         on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
     ) as profiler:

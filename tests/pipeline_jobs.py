@@ -64,7 +64,9 @@ def stages_of(kind: str, rank: int, ranks: int) -> list[int]:
     return [rank, 2 * ranks - 1 - rank] if kind == "dualpipe" else [rank, rank + ranks]
 
 
-def train(rank: int, kind: str, ranks: int, folder: str, port: int, micro_batches: int, steps: int) -> None:
+def train(
+    rank: int, kind: str, ranks: int, folder: str, port: int, micro_batches: int, steps: int, with_stack: bool
+) -> None:
     """Trains as one rank, and writes its trace: ``KIND-rankN.json.gz``."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
@@ -86,14 +88,20 @@ def train(rank: int, kind: str, ranks: int, folder: str, port: int, micro_batche
 
     for _ in range(2):
         step()
-    record(lambda _: step(), steps, Path(folder) / f"{kind}-rank{rank}.json")
+    record(lambda _: step(), steps, Path(folder) / f"{kind}-rank{rank}.json", with_stack=with_stack)
 
 
 def run(
-    kind: str, ranks: int, folder: Path, *, micro_batches: int = MICRO_BATCHES, steps: int = 2
+    kind: str,
+    ranks: int,
+    folder: Path,
+    *,
+    micro_batches: int = MICRO_BATCHES,
+    steps: int = 2,
+    with_stack: bool = False,
 ) -> list[Path]:
     """Runs a job, and returns the traces of its ranks."""
-    return spawn(train, kind, ranks, folder, micro_batches, steps)
+    return spawn(train, kind, ranks, folder, micro_batches, steps, with_stack)
 
 
 def main() -> None:
@@ -103,8 +111,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES)
     parser.add_argument("--steps", type=int, default=2)
-    options = parser.parse_args()
-    run(options.kind, options.ranks, options.folder, micro_batches=options.micro_batches, steps=options.steps)
+    parser.add_argument("--stack", action="store_true", help="record Python frames, also of modules")
+    given = parser.parse_args()
+    options = {"micro_batches": given.micro_batches, "steps": given.steps, "with_stack": given.stack}
+    run(given.kind, given.ranks, given.folder, **options)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from itertools import product
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from many_ranks import Rank
 
 import kernelscope as ks
 from kernelscope import analysis
+from kernelscope.analysis.training import pipelines
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 PASSES = ("forward", "backward")
@@ -66,6 +69,32 @@ def test_a_pass_ends_before_the_next_stage_begins_it() -> None:
         }
         for stage, batch, start in slots.select("stage", "micro_batch", "start_ns").iter_rows():
             assert stage == 0 or ends[stage - 1, batch] <= start, (kind, stage, batch)
+
+
+def test_chunks_are_found_without_names(tmp_path: Path) -> None:
+    """A schedule that names nothing, as Megatron's does: modules tell chunks apart."""
+    named, unnamed = [], []
+    for rank in range(2):
+        path = RECORDED / f"pipelines/interleaved-modules-rank{rank}.json.gz"
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        kept = [e for e in document["traceEvents"] if not str(e.get("name", "")).startswith("PP:")]
+        assert len(kept) < len(document["traceEvents"])
+        (tmp_path / f"{rank}.json").write_text(json.dumps({**document, "traceEvents": kept}))
+        named.append(ks.read(path))
+        unnamed.append(ks.read(tmp_path / f"{rank}.json"))
+    expected = analysis.pipeline_slots(named)
+    assert {(0, 0), (0, 2), (1, 1), (1, 3)} == set(expected.select("rank", "stage").iter_rows())
+    assert analysis.pipeline_slots(unnamed).equals(expected)
+    assert analysis.pipeline_stages(unnamed).equals(analysis.pipeline_stages(named))
+    # Passes through the same modules are of one chunk, whatever each begins with.
+    ops = pl.DataFrame(
+        {"step": [1] * 4, "stage": None, "micro_batch": [0, 0, 1, 1], "direction": "forward"},
+        {"step": pl.Int32, "stage": pl.Int32, "micro_batch": pl.Int32, "direction": pl.String},
+    ).with_columns(start_ns=pl.int_range(4), module=pl.Series(["image", "text", "sound", "text"]))
+    assert pipelines._in_chunks(ops)["chunk"].to_list() == [0] * 4
+    apart = ops.with_columns(module=pl.Series(["image", "text", "sound", "loss"]))
+    found = pipelines._in_chunks(apart)
+    assert found.select("chunk", "micro_batch").rows() == [(0, 0), (0, 0), (1, 0), (1, 0)]
 
 
 def one_f_one_b(place: int, ranks: int, count: int) -> list[tuple[str, int]]:

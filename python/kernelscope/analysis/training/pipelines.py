@@ -56,12 +56,10 @@ def slots_of(
     if not windows:
         return pl.DataFrame(schema=_SLOTS)
     found = pl.concat(Workshop(executor=executor).run(_of_window, [(window,) for window in windows]))
-    place = pl.col("rank").replace_strict(
-        {rank: place for rank, (_, place, _) in places.items()}, return_dtype=pl.Int32
-    )
-    found = found.join(shifts(cluster), on="rank", how="left")
+    found = found.join(_places(cluster), on="rank").join(shifts(cluster), on="rank", how="left")
     start = pl.col("start_ns") - pl.col("shift_ns").fill_null(0)
-    found = found.with_columns(start_ns=start, stage=pl.col("stage").fill_null(place))
+    stage = pl.coalesce("stage", pl.col("chunk") * pl.col("ranks") + pl.col("place")).cast(pl.Int32)
+    found = found.with_columns(start_ns=start, stage=stage)
     return found.select(list(_SLOTS)).sort("rank", "start_ns", "stage", "direction")
 
 
@@ -73,6 +71,12 @@ def _pipelines(cluster: Cluster) -> dict[int, tuple[int, int, int]]:
         for ranks in groups["ranks"].to_list()
         for place, rank in enumerate(ranks)
     }
+
+
+def _places(cluster: Cluster) -> pl.DataFrame:
+    """The same as a frame: ``rank``, ``pipeline``, ``place`` and ``ranks``."""
+    rows = [(rank, *place) for rank, place in _pipelines(cluster).items()]
+    return pl.DataFrame(rows, dict.fromkeys(("rank", "pipeline", "place", "ranks"), pl.Int64), orient="row")
 
 
 def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
@@ -91,15 +95,17 @@ def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
 
 
 def _of_window(window: Window) -> pl.DataFrame:
-    """The slots of a window of a rank, on its own clock."""
+    """The slots of a window of a rank, on its own clock, with the ``chunk`` of the model."""
     trace = window.trace("ops", "gpu_ops")
     batches = micro_batches(trace)
     weight = pl.when("is_weight").then(pl.lit("weight")).otherwise(pl.lit("backward"))
-    ops = trace.ops.select("row", "step", "phase", "start_ns", "dur_ns", "activity").hstack(batches)
+    columns = ("row", "step", "phase", "start_ns", "dur_ns", "activity", "module")
+    ops = trace.ops.select(columns).hstack(batches)
     ops = ops.filter(
         "is_pass", pl.col("micro_batch").is_not_null(), pl.col("activity").ne_missing("communication")
     ).with_columns(direction=pl.when(in_backward()).then(weight).otherwise(pl.lit("forward")))
-    keys = ("step", "stage", "micro_batch", "direction")
+    ops = _in_chunks(ops)
+    keys = ("step", "stage", "chunk", "micro_batch", "direction")
     if trace.gpu_ops.height:
         work = trace.gpu_ops.filter(~pl.col("is_communication").fill_null(value=False))
         place = positions(ops["row"], work["op_row"])
@@ -111,10 +117,34 @@ def _of_window(window: Window) -> pl.DataFrame:
     found = events.group_by(keys).agg(pl.col("start_ns").min(), end_ns=end.max())
     return found.select(
         pl.lit(window.rank, pl.Int64).alias("rank"),
-        *(pl.col(key).cast(_SLOTS[key]) for key in keys),
+        *(pl.col(key).cast(_SLOTS.get(key, pl.Int32)) for key in keys),
         pl.col("start_ns") + window.later_ns,
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
     )
+
+
+def _in_chunks(ops: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``chunk``, and numbers the micro-batches of each chunk of the model, if nothing names stages.
+
+    Passes of one chunk begin in the same module, and no module is part of two. Otherwise there is one chunk.
+    """
+    on = ["step", "micro_batch"]
+    forward = ops.filter(pl.col("stage").is_null(), direction="forward").sort("start_ns")
+    begins = forward.group_by(on).agg(begins=pl.col("module").drop_nulls().first())
+    number, alike = pl.col("micro_batch"), ["step", "begins"]
+    passes = begins.select(
+        *on,
+        chunk=number.min().over(alike).rank("dense").over("step").cast(pl.Int32) - 1,
+        number=number.rank("dense").over(alike).cast(pl.Int32) - 1,
+        count=pl.len().over(alike),
+    )
+    inside = forward.drop_nulls("module").join(passes, on=on, nulls_equal=True)
+    is_apart = (inside.group_by("module").agg(pl.col("chunk").n_unique())["chunk"] == 1).all()
+    is_even = passes.group_by("step").agg(pl.col("count").n_unique() == 1)["count"].all()
+    if begins["begins"].has_nulls() or not (is_apart and is_even and (passes["chunk"] > 0).any()):
+        return ops.with_columns(chunk=pl.lit(0, pl.Int32))
+    ops = ops.join(passes, on=on, how="left", nulls_equal=True, maintain_order="left")
+    return ops.with_columns(pl.col("chunk").fill_null(0), micro_batch=pl.coalesce("number", "micro_batch"))
 
 
 def pipeline_stages(source: "Source", *, executor: Executor | None = None) -> pl.DataFrame:
@@ -144,12 +174,7 @@ def stages_of(slots: pl.DataFrame, cluster: Cluster) -> pl.DataFrame:
     """Returns the rows of :func:`pipeline_stages` for known slots."""
     complete = cluster.steps.select("rank", "step").unique()
     slots = slots.join(complete, on=["rank", "step"], how="semi", nulls_equal=True)
-    places = _pipelines(cluster)
-    known = pl.DataFrame(
-        [(rank, *place) for rank, place in places.items()],
-        {"rank": pl.Int64, "pipeline": pl.Int64, "place": pl.Int64, "ranks": pl.Int64},
-        orient="row",
-    )
+    known = _places(cluster)
     ends = slots.with_columns(end_ns=pl.col("start_ns") + pl.col("dur_ns"))
     busy = merged(ends.select("rank", "step", "start_ns", "end_ns"), by=["rank", "step"])
     busy = busy.group_by("rank", "step").agg(slots_ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
