@@ -142,13 +142,13 @@ def test_jobs_without_dimensions_say_so(tmp_path: Path) -> None:
 
 def test_only_the_ranks_of_the_pipeline_are_read(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    trace_of = ks.batch.Lake.trace_of
+    windows = ks.batch.Lake.windows
 
-    def counted(self: ks.batch.Lake, entry: ks.batch.Entry, *tables: object) -> ks.Trace:
-        read.append(entry.rank)
-        return trace_of(self, entry, *tables)
+    def counted(self: ks.batch.Lake, places: list[tuple[int, int]], *tables: object) -> list[ks.Trace]:
+        read.extend(rank for rank, _ in places)
+        return windows(self, places, *tables)
 
-    monkeypatch.setattr(ks.batch.Lake, "trace_of", counted)
+    monkeypatch.setattr(ks.batch.Lake, "windows", counted)
     found = parallelism.pipeline(choice_of(ks.scan(lake)), asked())
     assert sorted(read) == sorted(found["pipelines"][0][1])
     # The page of a larger job has the same pipeline.

@@ -35,6 +35,8 @@ _SCANNED = tuple("s3:// s3a:// gs:// gcs:// az:// adl:// abfs:// abfss:// http:/
 """URL schemes from which Polars reads Parquet."""
 
 _PLACES_NAMED = 4
+_EVENTS_AT_ONCE = 100_000
+"""Maximum events of ranks that are read together: opening a file of many takes longer than reading one."""
 _RANK_COLUMNS = [*"run rank window base_time_ns world_size host source format".split(), *PLACES]
 _MANIFEST_COLUMNS = [
     *"run rank window outcome source bytes content_bytes format recorder host world_size".split(),
@@ -79,27 +81,26 @@ class Lake:
         entries = tuple(entry for entry in self.entries if entry.run == run)
         return Lake(self.path, entries, _Tables(self.path, entries))
 
-    def apart(self) -> dict[int, "Lake"]:
-        """Returns the lake of each rank alone, which is small to pass to another process."""
-        found: dict[int, list[Entry]] = {}
-        for entry in self.entries:
-            if entry.rank is not None:
-                found.setdefault(entry.rank, []).append(entry)
-        return {rank: Lake(self.path, tuple(own), _Tables(self.path, own)) for rank, own in found.items()}
+    def shares(self) -> dict[int, "Lake"]:
+        """Returns for each rank a lake of it and some of its neighbours, which are read together.
 
-    def trace(
-        self,
-        rank: int,
-        *,
-        run: str | None = None,
-        window: int | None = None,
-        tables: Collection[str] = TABLES,
-    ) -> Trace:
+        It is small to pass to another process.
+        """
+        own: dict[int, list[Entry]] = {}
+        for entry in self._done():
+            own.setdefault(entry.rank or 0, []).append(entry)
+        lakes: dict[int, Lake] = {}
+        for share in _shares(own.values()):
+            lake = Lake(self.path, tuple(share), _Tables(self.path, share))
+            lakes |= {entry.rank or 0: lake for entry in share}
+        return lakes
+
+    def trace(self, rank: int, *, run: str | None = None, window: int | None = None) -> Trace:
         """Reads one rank as a trace: its tables are the lake's rows of the rank, without the rank columns.
 
-        ``run`` and ``window`` may be omitted if the rank has one of each. Only ``tables`` have rows. Steps
-        have the numbers assigned by the lake. File properties that the lake does not keep, such as the
-        options of the profiler, are missing in ``meta``.
+        ``run`` and ``window`` may be omitted if the rank has one of each. Steps have the numbers assigned by
+        the lake. File properties that the lake does not keep, such as the options of the profiler, are
+        missing in ``meta``.
 
         Raises: InvalidArgumentError: there is no such rank, or several.
 
@@ -121,30 +122,47 @@ class Lake:
             several = f" more than once ({places}): specify its run and window" if found else ""
             has = "has" if found else "has no"
             raise InvalidArgumentError(f"{self.path} {has} rank {rank}{named}{several}")
-        return self.trace_of(found[0], tables)
+        return self.trace_of(found[0])
 
     def traces(self, tables: Collection[str] = TABLES) -> Iterator[Trace]:
         """Reads each window of each rank as a trace, by run, rank and window. Only ``tables`` have rows.
 
         ``meta.path`` is its source. See :meth:`trace`.
         """
-        done = [entry for entry in self.entries if entry.outcome == "done" and entry.rank is not None]
-        for entry in sorted(done, key=lambda entry: (entry.run, entry.rank or 0, entry.window)):
-            yield self.trace_of(entry, tables)
+        for share in _shares([entry] for entry in self._done()):
+            yield from self._read(share, tables)
 
-    def trace_of(self, entry: Entry, tables: Collection[str] = TABLES) -> Trace:
-        """Reads the trace of a finished entry; see :meth:`trace`. Only ``tables`` have rows."""
-        frames: dict[str, Any] = {}
+    def windows(self, places: Sequence[tuple[int, int]], tables: Collection[str] = TABLES) -> list[Trace]:
+        """Reads some windows, each given by its rank and number, at once. Only ``tables`` have rows."""
+        known = {(entry.rank, entry.window): entry for entry in self._done()}
+        return self._read([known[place] for place in places], tables)
+
+    def trace_of(self, entry: Entry) -> Trace:
+        """Reads the trace of a finished entry; see :meth:`trace`."""
+        return self._read([entry], TABLES)[0]
+
+    def _done(self) -> list[Entry]:
+        """The windows of all ranks, by run, rank and window."""
+        done = [entry for entry in self.entries if entry.outcome == "done" and entry.rank is not None]
+        return sorted(done, key=lambda entry: (entry.run, entry.rank or 0, entry.window))
+
+    def _read(self, entries: Sequence[Entry], tables: Collection[str]) -> list[Trace]:
+        """The traces of finished entries: each file is opened once. Only ``tables`` have rows."""
+        frames: list[dict[str, Any]] = [{} for _ in entries]
+        places = [(entry.run, entry.rank, entry.window) for entry in entries]
         for name in TABLES:
             schema = _schema(name)
+            empty = pl.DataFrame(schema=schema)
+            parts: Mapping[tuple[Any, ...], pl.DataFrame] = {}
             if name in tables:
-                found = _scan_table(self.path, name, [entry]).select(list(schema)).collect()
-            else:
-                found = pl.DataFrame(schema=schema)
+                found = _scan_table(self.path, name, entries).select(*schema, *PLACE).collect()
+                parts = found.partition_by(*PLACE, as_dict=True, include_key=False)
             # Polars plans even a renaming of nothing.
             back = {there: here for here, there in RENAMED.get(name, {}).items()}
-            frames[name] = found.rename(back) if back else found
-        return Trace(meta=_meta(entry), **frames)
+            for own, place in zip(frames, places, strict=True):
+                part = parts.get(place, empty)
+                own[name] = part.rename(back) if back else part
+        return [Trace(meta=_meta(entry), **own) for entry, own in zip(entries, frames, strict=True)]
 
     @property
     def manifest(self) -> pl.DataFrame:
@@ -263,6 +281,21 @@ def _is_wanted(entry: Entry, run: str | None, ranks: Collection[int] | None) -> 
     if run is not None and entry.run != run:
         return False
     return ranks is None or (entry.outcome == "done" and entry.rank in ranks)
+
+
+def _shares(groups: Iterable[Sequence[Entry]]) -> Iterator[list[Entry]]:
+    """Entries of some groups at a time, which together have few events."""
+    share: list[Entry] = []
+    events = 0
+    for group in groups:
+        own = sum(entry.meta["kept"] for entry in group)
+        if share and events + own > _EVENTS_AT_ONCE:
+            yield share
+            share, events = [], 0
+        share += group
+        events += own
+    if share:
+        yield share
 
 
 class _Tables(Mapping[str, pl.LazyFrame]):

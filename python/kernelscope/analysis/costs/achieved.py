@@ -10,8 +10,7 @@ from kernelscope.analysis.costs.costed import KNOWN
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.ranks.cluster import Source, Window, one_trace, windows_of
-from kernelscope.analysis.ranks.parts import Workshop
+from kernelscope.analysis.ranks.cluster import Source, Window, each_window, one_trace, windows_of
 from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.analysis.steps.occurrences import step_places
 from kernelscope.analysis.steps.tokens import embedded_tokens
@@ -139,12 +138,13 @@ def efficiency(
         return step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), tokens)
     options = {"gpu": gpu, "peak": peak, "convention": convention, "tokens": tokens}
     tasks = [(window, options) for window in windows_of(source)]
-    return pl.concat(Workshop(executor=executor).run(_of_window, tasks)).sort("rank", maintain_order=True)
+    found = pl.concat(each_window(_of_window, tasks, executor=executor))
+    return found.sort("rank", maintain_order=True)
 
 
-def _of_window(window: Window, options: Mapping[str, Any]) -> pl.DataFrame:
+def _of_window(window: Window, trace: Trace, options: Mapping[str, Any]) -> pl.DataFrame:
     rank = pl.lit(window.rank, pl.Int64).alias("rank")
-    return efficiency(window.trace(), **options).select(rank, pl.all())
+    return efficiency(trace, **options).select(rank, pl.all())
 
 
 def step_efficiency(trace: Trace, limited: LimitedWork, tokens: int | None = None) -> pl.DataFrame:

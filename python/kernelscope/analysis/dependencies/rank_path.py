@@ -12,9 +12,9 @@ from kernelscope.analysis.dependencies.ranks import Job, job_of
 from kernelscope.analysis.dependencies.segments import segments
 from kernelscope.analysis.dependencies.steps import numbered
 from kernelscope.analysis.grouping import positions
-from kernelscope.analysis.ranks.cluster import Source, Window
-from kernelscope.analysis.ranks.parts import Workshop
+from kernelscope.analysis.ranks.cluster import Source, Window, each_window
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.trace import Trace
 
 
 class _Hop(NamedTuple):
@@ -60,7 +60,7 @@ def path_of_job(
         (job.windows[number], own, job.rows[number], job.shifts[number], columns)
         for number, own in (of_member or {0: []}).items()
     ]
-    return pl.concat(Workshop(executor=executor).run(_of_member, tasks)).sort("start_ns")
+    return pl.concat(each_window(_of_member, tasks, executor=executor)).sort("start_ns")
 
 
 def check_alone(window_ns: tuple[int, int] | None, annotation: str | None) -> None:
@@ -111,10 +111,9 @@ def _hops(job: Job, node: int | None, since: int) -> list[_Hop]:
 
 
 def _of_member(
-    window: Window, hops: Sequence[_Hop], rows: pl.Series, shift: int, columns: Sequence[str]
+    window: Window, trace: Trace, hops: Sequence[_Hop], rows: pl.Series, shift: int, columns: Sequence[str]
 ) -> pl.DataFrame:
     """The segments of the path on a member."""
-    trace = window.trace()
     graph = dependencies(trace)
     events = positions(graph.events["row"], rows).to_list()
     own = [hop for hop in hops if not hop.is_transfer]

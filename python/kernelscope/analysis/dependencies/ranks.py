@@ -18,10 +18,10 @@ from kernelscope.analysis.dependencies.rank_changes import RankChanges, changed_
 from kernelscope.analysis.dependencies.steps import step_marks
 from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.ranks.clocks import shifts
-from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, windows_of
+from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, each_window, windows_of
 from kernelscope.analysis.ranks.collective_calls import SYNCHRONISING, TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
-from kernelscope.analysis.ranks.parts import Workshop
+from kernelscope.trace import Trace
 
 PLACES = pl.Enum(["arrival", "departure", "start", "end", "gathered", "join"])
 """A rank arrives at a meeting, leaves it, starts or ends a step; all have arrived at a collective; or a rank
@@ -49,13 +49,17 @@ class Member(NamedTuple):
 
 
 def member_of(
-    window: Window, rows: pl.Series, changes: Mapping[str, float | str], share: float, step: int | None
+    _window: Window,
+    trace: Trace,
+    rows: pl.Series,
+    changes: Mapping[str, float | str],
+    share: float,
+    step: int | None,
 ) -> Member:
     """Returns a window of a rank between its meetings, which are the events with the numbers ``rows``.
 
     All else takes ``share`` of its time.
     """
-    trace = window.trace()
     graph = dependencies(trace)
     meetings = pl.DataFrame({"event": positions(graph.events["row"], rows)})
     among = of_step(trace, graph, step)
@@ -132,7 +136,7 @@ def job_of(
         (window, of_window, asked.events, asked.shares.get(window.rank, 1.0), step)
         for window, of_window in zip(windows, rows, strict=True)
     ]
-    members = list(Workshop(executor=executor).run(member_of, tasks))
+    members = list(each_window(member_of, tasks, executor=executor))
     check_matches([change for change in asked.events if all(change in member.missing for member in members)])
     moved = dict(shifts(cluster).iter_rows())
     by = [(moved.get(window.rank) or 0) - window.later_ns for window in windows]

@@ -5,11 +5,11 @@ does not grow with the number of ranks: a rank keeps one row per collective and 
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import polars as pl
 
@@ -83,12 +83,12 @@ class Lake(Protocol):
         """Returns the same for one window of some ranks."""
         ...
 
-    def apart(self) -> Mapping[int, "Lake"]:
-        """Returns the lake of each rank alone, which is small to pass to another process."""
+    def shares(self) -> Mapping[int, "Lake"]:
+        """Returns for each rank a lake of it and some of its neighbours, which are read together."""
         ...
 
-    def trace(self, rank: int, *, window: int | None = None, tables: Collection[str] = TABLES) -> Trace:
-        """Returns the trace of one window of a rank."""
+    def windows(self, places: Sequence[tuple[int, int]], tables: Collection[str] = TABLES) -> list[Trace]:
+        """Returns the traces of some windows, each given by its rank and number."""
         ...
 
     @property
@@ -96,6 +96,8 @@ class Lake(Protocol):
         """Properties of each window of a rank: ``window`` and the columns of ``RANK_SCHEMA``."""
         ...
 
+
+_Found = TypeVar("_Found")
 
 Source: TypeAlias = "Trace | Sequence[Trace] | Lake"
 """Source of ranks: traces in memory, or a scanned lake."""
@@ -243,19 +245,16 @@ def rank_places(source: Source) -> pl.DataFrame:
 
 
 class Window(NamedTuple):
-    """A window of a rank: its ``trace``, and how much later its zero is than that of the rank's first one."""
+    """A window of a rank, and how much later its zero is than that of the rank's first one."""
 
     rank: int
     window: int
     later_ns: int
     source: "Trace | Lake"
 
-    def trace(self, *tables: str) -> Trace:
-        """Reads it, if it is in a lake: some tables, or all."""
-        source = self.source
-        if isinstance(source, Trace):
-            return source
-        return source.trace(self.rank, window=self.window, tables=tables or TABLES)
+    def trace(self) -> Trace:
+        """Reads it, if it is in a lake."""
+        return _traces_of([self], TABLES)[0]
 
 
 def windows_of(source: Source) -> list[Window]:
@@ -271,7 +270,7 @@ def windows_of(source: Source) -> list[Window]:
         ]
     else:
         bases: dict[int, int | None] = {}
-        lakes = source.apart()
+        lakes = source.shares()
         for window, known, _ in batches(source, size="calls"):
             later = _later(known, bases)
             found += [Window(rank, window, later.get(rank, 0), lakes[rank]) for rank in known["rank"]]
@@ -279,6 +278,47 @@ def windows_of(source: Source) -> list[Window]:
     if not found:
         raise InvalidArgumentError("there are no ranks")
     return found
+
+
+def each_window(
+    function: Callable[..., _Found],
+    tasks: Iterable[tuple[Any, ...]],
+    *,
+    tables: Collection[str] = TABLES,
+    executor: Executor | None = None,
+) -> Iterator[_Found]:
+    """Returns what ``function`` returns for each of ``tasks``, in order.
+
+    A task is a window and other arguments; the function gets the window, its trace, and the arguments. Only
+    ``tables`` have rows. Neighbours in a lake are read together.
+    """
+    shares: list[list[tuple[Any, ...]]] = []
+    last: Trace | Lake | None = None
+    for task in tasks:
+        source = task[0].source
+        if source is last and not isinstance(source, Trace):
+            shares[-1].append(task)
+        else:
+            shares.append([task])
+        last = source
+    parts = [(function, share, tuple(tables)) for share in shares]
+    for found in Workshop(executor=executor).run(_of_share, parts):
+        yield from found
+
+
+def _of_share(
+    function: Callable[..., _Found], tasks: Sequence[tuple[Any, ...]], tables: Collection[str]
+) -> list[_Found]:
+    traces = _traces_of([window for window, *_ in tasks], tables)
+    return [function(window, trace, *rest) for (window, *rest), trace in zip(tasks, traces, strict=True)]
+
+
+def _traces_of(windows: Sequence[Window], tables: Collection[str]) -> list[Trace]:
+    """The traces of windows of one source."""
+    source = windows[0].source
+    if isinstance(source, Trace):
+        return [source]
+    return source.windows([(window.rank, window.window) for window in windows], tables)
 
 
 def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[int, pl.DataFrame, RankTables]]:

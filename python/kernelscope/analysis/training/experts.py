@@ -10,9 +10,8 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import innermost, nest
 from kernelscope.analysis.grouping import gather_rows
-from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, windows_of
+from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, each_window, windows_of
 from kernelscope.analysis.ranks.collectives import rank_calls
-from kernelscope.analysis.ranks.parts import Workshop
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
 from kernelscope.analysis.training.issued import issued
@@ -79,7 +78,8 @@ def exchanges_of(source: Source, cluster: Cluster, executor: Executor | None = N
     ]
     if not arguments:
         return pl.DataFrame(schema=_SCHEMA)
-    found = pl.concat(Workshop(executor=executor).run(_of_window, arguments))
+    tables = ("ops", "gpu_ops", "launches", "collectives")
+    found = pl.concat(each_window(_of_window, arguments, tables=tables, executor=executor))
     found = calls.join(found, on=["rank", "window", "row"], maintain_order="left")
     found = found.rename({"message_bytes": "bytes"})
     return found.select(pl.col(name).cast(dtype) for name, dtype in _SCHEMA.items()).sort(
@@ -87,12 +87,11 @@ def exchanges_of(source: Source, cluster: Cluster, executor: Executor | None = N
     )
 
 
-def _of_window(window: Window, calls: pl.DataFrame) -> pl.DataFrame:
+def _of_window(window: Window, trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     """Tokens, directions and layers of the calls of a rank.
 
     Columns: ``rank``, ``window``, ``row``, ``tokens_sent``, ``tokens_received``, ``direction``, ``layer``.
     """
-    trace = window.trace("ops", "gpu_ops", "launches", "collectives")
     calls = issued(trace, calls.drop("rank", "window")).sort("issued_ns", "row")
     texts = _texts(trace, calls)
     splits = {text: _splits(*text) for text in texts.unique().iter_rows()}
@@ -232,12 +231,12 @@ def expert_products(source: Source, *, executor: Executor | None = None) -> pl.D
     Order: by rank and row.
     """
     arguments = [(window,) for window in windows_of(source)]
-    found = pl.concat(Workshop(executor=executor).run(_products_of, arguments))
+    found = pl.concat(each_window(_products_of, arguments, tables=("ops",), executor=executor))
     return found.sort("rank", "row")
 
 
-def _products_of(window: Window) -> pl.DataFrame:
-    ops = window.trace("ops").ops
+def _products_of(window: Window, trace: Trace) -> pl.DataFrame:
+    ops = trace.ops
     names = ops["name"].unique().drop_nulls()
     names = names.filter(names.cast(pl.String).str.contains(_PRODUCTS))
     texts = ("name", "input_dims", "concrete_inputs")

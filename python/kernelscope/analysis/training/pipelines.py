@@ -8,14 +8,14 @@ import polars as pl
 from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.intervals import Intervals, merged
 from kernelscope.analysis.ranks.clocks import shifts
-from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, windows_of
+from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, each_window, windows_of
 from kernelscope.analysis.ranks.collective_calls import TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
-from kernelscope.analysis.ranks.parts import Workshop
 from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
 from kernelscope.analysis.training.micro_batches import micro_batches
+from kernelscope.trace import Trace
 
 _SLOTS = {
     "rank": pl.Int64, "step": pl.Int32, "stage": pl.Int32, "micro_batch": pl.Int32, "direction": pl.String,
@@ -55,7 +55,8 @@ def slots_of(
     windows = [window for window in windows_of(source) if window.rank in wanted]
     if not windows:
         return pl.DataFrame(schema=_SLOTS)
-    found = pl.concat(Workshop(executor=executor).run(_of_window, [(window,) for window in windows]))
+    tasks, tables = [(window,) for window in windows], ("ops", "gpu_ops")
+    found = pl.concat(each_window(_of_window, tasks, tables=tables, executor=executor))
     found = found.join(_places(cluster), on="rank").join(shifts(cluster), on="rank", how="left")
     start = pl.col("start_ns") - pl.col("shift_ns").fill_null(0)
     stage = pl.coalesce("stage", pl.col("chunk") * pl.col("ranks") + pl.col("place")).cast(pl.Int32)
@@ -94,9 +95,8 @@ def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
     return {first: found[first] for first in sorted(found, key=lambda first: (first != slowest, first))}
 
 
-def _of_window(window: Window) -> pl.DataFrame:
+def _of_window(window: Window, trace: Trace) -> pl.DataFrame:
     """The slots of a window of a rank, on its own clock, with the ``chunk`` of the model."""
-    trace = window.trace("ops", "gpu_ops")
     batches = micro_batches(trace)
     weight = pl.when("is_weight").then(pl.lit("weight")).otherwise(pl.lit("backward"))
     columns = ("row", "step", "phase", "start_ns", "dur_ns", "activity", "module")

@@ -11,9 +11,16 @@ import polars as pl
 from kernelscope.analysis.call_tree import innermost, nest
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.ranks.clocks import shifts
-from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, one_trace, windows_of
+from kernelscope.analysis.ranks.cluster import (
+    Cluster,
+    Source,
+    Window,
+    cluster_of,
+    each_window,
+    one_trace,
+    windows_of,
+)
 from kernelscope.analysis.ranks.collectives import rank_calls
-from kernelscope.analysis.ranks.parts import Workshop
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
 from kernelscope.analysis.training.issued import issued
@@ -117,15 +124,15 @@ def _collectives(source: Source, cluster: Cluster, executor: Executor | None) ->
     ]
     if not arguments:
         return pl.DataFrame(schema=_SCHEMA)
-    found = pl.concat(Workshop(executor=executor).run(_of_window, arguments))
+    tables = ("ops", "gpu_ops", "launches", "ranges", "collectives")
+    found = pl.concat(each_window(_of_window, arguments, tables=tables, executor=executor))
     found = found.join(shifts(cluster), on="rank", how="left")
     found = found.with_columns(pl.col(_TIMES) - pl.col("shift_ns").fill_null(0))
     return found.select(list(_SCHEMA)).sort("rank", "issued_ns", "row")
 
 
-def _of_window(window: Window, calls: pl.DataFrame) -> pl.DataFrame:
+def _of_window(window: Window, trace: Trace, calls: pl.DataFrame) -> pl.DataFrame:
     """The collectives of a window of a rank, on its own clock."""
-    trace = window.trace("ops", "gpu_ops", "launches", "ranges", "collectives")
     marks = _marks(trace)
     columns = ("row", "step", "kind", "phase", "dtype", "exposed_ns", "device")
     found = issued(trace, calls.select(*columns, bytes="message_bytes"))
