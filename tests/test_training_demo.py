@@ -187,6 +187,23 @@ def test_a_cause_is_named_in_a_job_of_several_dimensions(cause: str, parallel: s
     assert analysis.recommendations(found.traces)["id"][0] == found.truth["recommendation"]
 
 
+@pytest.mark.parametrize("parallel", ["pp=4", "pp=2", "tp=2,pp=2,dp=2"])
+def test_a_slow_stage_is_a_finding_about_the_job(parallel: str, tmp_path: Path) -> None:
+    found = written(tmp_path / "faulty", parallel, cause="slow-stage")
+    [row] = analysis.cluster_findings(found.traces).to_dicts()
+    assert (row["finding"], row["ranks"]) == ("slow_stage", found.truth["slow_ranks"])
+    stages = analysis.pipeline_stages(found.traces)
+    place = stages.filter(pl.col("rank").is_in(row["ranks"]))["stage"].unique().item()
+    assert row["message"].startswith(
+        f"Stage {place} of the pipeline ({'4 ranks' if 'tp' in parallel else 'rank'}"
+    )
+    assert row["lost_ns"] == row["value"] * 2
+    # Slots are longer by the same, up to what other kernels hide of it.
+    over = stages.filter(stage=place).select(pl.col("over_mean_share") * pl.col("pipeline_ns")).to_series()
+    assert row["value"] == pytest.approx(over.mean(), rel=0.1)
+    assert analysis.cluster_findings(written(tmp_path / "sound", parallel).traces).is_empty()
+
+
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     def content(folder: str, seed: int) -> list[bytes]:
         traces = written(tmp_path / folder, "tp=2,fsdp=2", seed=seed).traces

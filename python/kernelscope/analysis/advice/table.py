@@ -93,7 +93,7 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
         ``row`` numbers, the largest first) and ``cited`` (their total number); and ``same_cause_as`` (``id``
         of the recommendation that this one is part of, or null).
     Units: ns; shares between 0 and 1. Savings of several rows overlap and cannot be added. Order: by
-    severity, then by saving, largest first; a part of another row comes after it.
+    severity, then by saving, largest first; a part of another row of the same severity comes after it.
     Source: the rules from data_loading to memory_near_capacity come from the TensorBoard plugin.
     Example: ``recommendations(trace).filter(severity="high").select("title", "evidence", "remedy")``
     """
@@ -291,12 +291,13 @@ def _importance(row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _table(rows: list[dict[str, object]]) -> pl.DataFrame:
-    """The rows by importance; a part comes after the row that it is part of."""
+    """The rows by importance; a part comes after the row that it is part of, unless it is more severe."""
     least_first = sorted(rows, key=_importance, reverse=True)
     wholes = {(row["id"], row["rank"]): _importance(row) for row in least_first}
 
     def order(row: Mapping[str, Any]) -> tuple[tuple[int, int], bool]:
         own, whole = _importance(row), row["same_cause_as"]
-        return max(own, wholes.get((whole, row["rank"]), own)), whole is not None
+        severity, saving = wholes.get((whole, row["rank"]), own)
+        return own if severity != own[0] else (severity, max(saving, own[1])), whole is not None
 
     return pl.DataFrame(sorted(rows, key=order), schema=_SCHEMA, orient="row")

@@ -6,7 +6,8 @@ from kernelscope.analysis.ranks.clocks import clock_offsets
 from kernelscope.analysis.ranks.cluster import Cluster, Source, cluster_of
 from kernelscope.analysis.ranks.collective_calls import UNKNOWN_GROUP
 from kernelscope.analysis.ranks.collectives import chosen, instances_in_parts
-from kernelscope.analysis.ranks.stragglers import straggler_ranks
+from kernelscope.analysis.ranks.stragglers import rank_steps, straggler_ranks
+from kernelscope.analysis.training.dimensions import rank_layout
 from kernelscope.units import format_ns, format_percent
 
 _NAMES = {
@@ -48,25 +49,29 @@ FINDING_SCHEMA: dict[str, pl.DataType] = {
 
 
 def cluster_findings(source: "Source | Cluster", *, threshold: float = 0.05) -> pl.DataFrame:
-    """Most important findings: slow ranks and links, late data loaders, clocks with offsets.
+    """Most important findings: slow ranks, stages and links, late data loaders, clocks with offsets.
 
     ``source`` is a list of traces, or a lake of many ranks. A rank is named if it straggles (see
-    ``stragglers``) in at least a quarter of its steps, and in more than one unless it has only one. A process
+    ``stragglers``) in at least a quarter of its steps, and in more than one unless it has only one. A stage
+    of a pipeline is named, instead of its ranks, if they compute longer than the mean of all stages, by more
+    than ``threshold`` of a step: both times and the step are medians over ranks. A process
     group, or the pair of ranks of a transfer, is named if its median transfer takes more than 1.25 times as
     long as the median over groups that run the same collective of the same size. The clock of a host is named
     if its offset exceeds 10 us and three times its residual.
 
-    Columns: ``finding`` (slow_rank, slow_launch, late_data_loader, slow_network, slow_link or clock_offset),
-        ``ranks`` (concerned), ``group`` (process group or pair of ranks of a link, host of a clock, else
-        null), ``phase`` (the phase that takes longer on a slow rank without GPU operations), ``lost_ns``
-        (time lost by each rank that waited, over the recorded steps; null for a clock), ``value`` (excess in
-        ns per step; share of the peers' bandwidth; offset in ns), ``message`` (a sentence).
+    Columns: ``finding`` (slow_rank, slow_launch, late_data_loader, slow_network, slow_stage, slow_link or
+        clock_offset), ``ranks`` (concerned), ``group`` (process group or pair of ranks of a link, host of a
+        clock, else null), ``phase`` (the phase that takes longer on a slow rank without GPU operations),
+        ``lost_ns`` (time lost by each rank that waited, over the recorded steps; null for a clock), ``value``
+        (excess in ns per step; share of the peers' bandwidth; offset in ns), ``message`` (a sentence).
     Units: ns. Order: by lost time, largest first, clocks last, the largest offset first.
     """
     cluster = cluster_of(source)
     links = _slow_links(cluster)
     slowed = {rank for row in links for rank in row[1]}
-    rows = [*_late_ranks(cluster, threshold, slowed), *links, *_clocks(clock_offsets(cluster))]
+    stages = _slow_stages(cluster, threshold)
+    late = _without_stages(_late_ranks(cluster, threshold, slowed), stages)
+    rows = [*late, *stages, *links, *_clocks(clock_offsets(cluster))]
     found = pl.DataFrame(rows, schema=FINDING_SCHEMA, orient="row")
     return (
         found.with_columns(_size=pl.col("value").abs(), _first=pl.col("ranks").list.first())
@@ -93,6 +98,37 @@ def _late_ranks(cluster: Cluster, threshold: float, slowed: set[int]) -> list[_R
             message = f"Rank {rank} is late {when}: {says}."
             rows.append((_NAMES[cause], [rank], None, phase, excess, excess / steps, message))
     return rows
+
+
+def _slow_stages(cluster: Cluster, threshold: float) -> list[_Row]:
+    """Stages of pipelines that compute for longer than the mean."""
+    steps = rank_steps(cluster)
+    own = steps.group_by("rank").agg(pl.col("compute_ns", "total_ns").median(), steps=pl.len())
+    places = rank_layout(cluster).select("rank", "pp").drop_nulls()
+    stages = (
+        own.join(places, on="rank")
+        .group_by("pp")
+        .agg(pl.col("compute_ns", "steps").median(), pl.col("rank").sort())
+    )
+    excess = stages.select("pp", "rank", "steps", excess=pl.col("compute_ns") - pl.col("compute_ns").mean())
+    least = threshold * (own.select(pl.col("total_ns").median()).item() or 0)
+    rows: list[_Row] = []
+    for place, ranks, count, by in excess.filter(pl.col("excess") > least).sort("pp").iter_rows():
+        who = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
+        longer = f"computes for {format_ns(by)} per step longer than the mean of all stages"
+        message = f"Stage {place} of the pipeline ({who}) {longer}."
+        rows.append(("slow_stage", ranks, None, None, by * count, by, message))
+    return rows
+
+
+def _without_stages(late: list[_Row], stages: list[_Row]) -> list[_Row]:
+    """The late ranks without all of a slow stage."""
+    found = late
+    for _, ranks, *_ in stages:
+        own = [row for row in late if row[0] == _NAMES["compute"] and row[1][0] in ranks]
+        if len(own) == len(ranks):
+            found = [row for row in found if row not in own]
+    return found
 
 
 def _slow_links(cluster: Cluster) -> list[_Row]:
