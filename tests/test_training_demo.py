@@ -11,9 +11,13 @@ import pytest
 
 import kernelscope as ks
 from kernelscope import _traceparse, analysis
+from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.check import check
 from kernelscope.cli.main import main
 from kernelscope.errors import InvalidArgumentError
+from kernelscope.report.html import cluster_dimensions
+from kernelscope.report.html.cluster_dimensions import dimensions
+from kernelscope.report.parts.tables import Table
 
 SEEDS = range(20)
 CAUSES = {
@@ -202,6 +206,19 @@ def test_a_slow_stage_is_a_finding_about_the_job(parallel: str, tmp_path: Path) 
     over = stages.filter(stage=place).select(pl.col("over_mean_share") * pl.col("pipeline_ns")).to_series()
     assert row["value"] == pytest.approx(over.mean(), rel=0.1)
     assert analysis.cluster_findings(written(tmp_path / "sound", parallel).traces).is_empty()
+
+
+def test_the_page_of_a_job_has_units_and_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = written(tmp_path, "fsdp=2,ep=2", steps=1).traces
+    cluster = cluster_of(traces)
+    tables = {part.id: part.frame for part in dimensions(traces, cluster).parts if isinstance(part, Table)}
+    assert tables["fsdp-units"].equals(analysis.fsdp_units(traces))
+    assert tables["experts"].equals(analysis.expert_layers(traces))
+    assert tables["fsdp-units"].height
+    assert tables["experts"].height
+    monkeypatch.setattr(cluster_dimensions, "MOST_RANKS", 1)
+    last = dimensions(traces, cluster).parts[-1]
+    assert "with an executor" in last.payload()["text"]
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:

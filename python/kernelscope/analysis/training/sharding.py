@@ -62,6 +62,14 @@ _SCHEMA = {
     "start_ns": pl.Int64, "dur_ns": pl.Int64, "needed_ns": pl.Int64, "wait_ns": pl.Int64,
     "exposed_ns": pl.Int64, "freed_ns": pl.Int64,
 }  # fmt: skip
+_IS_GATHER, _IS_FORWARD = pl.col("kind") == _GATHER, pl.col("direction") == "forward"
+_SUMS = (
+    _IS_GATHER.sum().cast(pl.Int64).alias("gathers"),
+    pl.col("is_prefetched").mean().alias("prefetched_share"),
+    pl.col("wait_ns").filter(_IS_GATHER, _IS_FORWARD).sum().alias("forward_wait_ns"),
+    pl.col("wait_ns").filter(_IS_GATHER, ~_IS_FORWARD).sum().alias("backward_wait_ns"),
+    pl.col("wait_ns").filter(~_IS_GATHER).sum().alias("reduce_wait_ns"),
+)
 _TIMES = ("issued_ns", "start_ns", "needed_ns", "freed_ns")
 
 
@@ -100,7 +108,7 @@ def fsdp_collectives(source: "Source", *, executor: Executor | None = None) -> p
     trace = one_trace(source)
     if trace is not None:
         return collectives_of_trace(trace)
-    return _collectives(source, cluster_of(source, executor=executor), executor)
+    return sharded_calls(source, cluster_of(source, executor=executor), executor)
 
 
 @per_trace
@@ -109,10 +117,11 @@ def collectives_of_trace(trace: Trace) -> pl.DataFrame:
     kinds = trace.collectives["name"].unique().cast(pl.String).drop_nulls()
     if not any(re.search("gather|scatter", name) for name in kinds):
         return pl.DataFrame(schema=_SCHEMA)
-    return _collectives(trace, cluster_of(trace), None)
+    return sharded_calls(trace, cluster_of(trace))
 
 
-def _collectives(source: Source, cluster: Cluster, executor: Executor | None) -> pl.DataFrame:
+def sharded_calls(source: Source, cluster: Cluster, executor: Executor | None = None) -> pl.DataFrame:
+    """Returns the rows of :func:`fsdp_collectives` for a source with a known cluster."""
     groups = parallel_dimensions(cluster).filter(pl.col("dimension").is_in(["fsdp", "dp"]))["group"]
     calls = rank_calls(cluster).filter(pl.col("group").is_in(groups.implode()), pl.col("kind").is_in(_KINDS))
     is_sharded = pl.col("kind").is_in([_GATHER, "reduce_scatter"]).any()
@@ -383,29 +392,27 @@ def fsdp_units(source: "Source", *, executor: Executor | None = None) -> pl.Data
     Units: ns; bytes; shares between 0 and 1. See :func:`fsdp_collectives`.
     Order: by waiting time, longest first.
     """
-    is_gather, is_forward = pl.col("kind") == _GATHER, pl.col("direction") == "forward"
-    wait, length = pl.col("wait_ns"), pl.col("dur_ns")
-    held = pl.col("freed_ns") - pl.col("issued_ns")
-    mean = [length.filter(is_gather), held, length.filter(~is_gather)]
+    return units_of(fsdp_collectives(source, executor=executor))
+
+
+def units_of(calls: pl.DataFrame) -> pl.DataFrame:
+    """Returns the rows of :func:`fsdp_units` for known collectives."""
+    length, held = pl.col("dur_ns"), pl.col("freed_ns") - pl.col("issued_ns")
+    mean = [length.filter(_IS_GATHER), held, length.filter(~_IS_GATHER)]
     gather_ns, held_ns, reduce_ns = (one.mean().round().cast(pl.Int64) for one in mean)
-    units = (
-        fsdp_collectives(source, executor=executor)
-        .group_by("fsdp_unit")
-        .agg(
-            bytes=pl.col("bytes").filter(is_gather).max(),
-            gathers=is_gather.sum().cast(pl.Int64),
-            gather_ns=gather_ns,
-            prefetched_share=pl.col("is_prefetched").mean(),
-            forward_wait_ns=wait.filter(is_gather, is_forward).sum(),
-            backward_wait_ns=wait.filter(is_gather, ~is_forward).sum(),
-            held_ns=held_ns,
-            reduces=(~is_gather).sum().cast(pl.Int64),
-            reduce_ns=reduce_ns,
-            reduce_wait_ns=wait.filter(~is_gather).sum(),
-        )
+    units = calls.group_by("fsdp_unit").agg(
+        *_SUMS,
+        bytes=pl.col("bytes").filter(_IS_GATHER).max(),
+        gather_ns=gather_ns,
+        held_ns=held_ns,
+        reduces=(~_IS_GATHER).sum().cast(pl.Int64),
+        reduce_ns=reduce_ns,
     )
     waits = pl.sum_horizontal(pl.col("^.*_wait_ns$"))
-    return units.sort(waits, "fsdp_unit", descending=[True, False], nulls_last=True)
+    return units.select(
+        "fsdp_unit", "bytes", "gathers", "gather_ns", "prefetched_share", "forward_wait_ns",
+        "backward_wait_ns", "held_ns", "reduces", "reduce_ns", "reduce_wait_ns",
+    ).sort(waits, "fsdp_unit", descending=[True, False], nulls_last=True)  # fmt: skip
 
 
 def fsdp_steps(source: "Source", *, executor: Executor | None = None) -> pl.DataFrame:
@@ -420,19 +427,16 @@ def fsdp_steps(source: "Source", *, executor: Executor | None = None) -> pl.Data
     Order: by rank and step.
     """
     calls = fsdp_collectives(source, executor=executor)
-    is_gather, is_forward = pl.col("kind") == _GATHER, pl.col("direction") == "forward"
-    wait = pl.col("wait_ns")
     steps = calls.group_by("rank", "step").agg(
-        gathers=is_gather.sum().cast(pl.Int64),
-        late_gathers=(is_gather & (wait > 0)).sum().cast(pl.Int64),
-        prefetched_share=pl.col("is_prefetched").mean(),
-        forward_wait_ns=wait.filter(is_gather, is_forward).sum(),
-        backward_wait_ns=wait.filter(is_gather, ~is_forward).sum(),
-        reduce_wait_ns=wait.filter(~is_gather).sum(),
-        bytes=pl.col("bytes").filter(is_gather).sum(),
+        *_SUMS,
+        late_gathers=(_IS_GATHER & (pl.col("wait_ns") > 0)).sum().cast(pl.Int64),
+        bytes=pl.col("bytes").filter(_IS_GATHER).sum(),
     )
     steps = steps.join(_peaks(calls), on=["rank", "step"], how="left", nulls_equal=True)
-    return steps.sort("rank", "step", nulls_last=True)
+    return steps.select(
+        "rank", "step", "gathers", "late_gathers", "prefetched_share", "forward_wait_ns", "backward_wait_ns",
+        "reduce_wait_ns", "bytes", "peak_bytes",
+    ).sort("rank", "step", nulls_last=True)  # fmt: skip
 
 
 def _peaks(calls: pl.DataFrame) -> pl.DataFrame:

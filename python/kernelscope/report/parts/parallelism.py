@@ -25,6 +25,10 @@ _STAGES = (
     "rank", "step", "pipeline", "stage", "schedule", "micro_batches", "chunks", "pipeline_ns", "slots_ns",
     "bubble_ns", "bubble_transfer_ns", "bubble_share", "ideal_share", "over_mean_share",
 )  # fmt: skip
+_UNITS = (
+    "fsdp_unit", "bytes", "gathers", "gather_ns", "prefetched_share", "forward_wait_ns", "backward_wait_ns",
+    "held_ns", "reduces", "reduce_ns", "reduce_wait_ns",
+)  # fmt: skip
 
 
 def has_dimensions(cluster: Cluster) -> bool:
@@ -59,6 +63,12 @@ def layout_table(cluster: Cluster) -> Table:
 def used_dimensions(layout: pl.DataFrame) -> list[str]:
     """Returns the dimensions in which any rank has a place."""
     return [name for name in DIMENSIONS if layout[name].null_count() < layout.height]
+
+
+def unit_table(units: pl.DataFrame) -> Table:
+    """Returns the units of sharded data parallelism."""
+    what = "Parameters that are gathered together, and how long computation waits for them."
+    return Table("fsdp-units", "FSDP units", what, units, _UNITS)
 
 
 def stage_table(stages: pl.DataFrame) -> Table:

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from kernelscope import analysis
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.report.parts import Note, Page, Part
+from kernelscope.report.parts.parallelism import unit_table
 from kernelscope.report.parts.tables import Table
 from kernelscope.report.text.cells import Field, Shape, count, heading, named_table, note, ns, share
 from kernelscope.trace import Trace
@@ -23,10 +24,6 @@ _COMPILED = "Recomputation inside kernels of torch.compile is not recorded, so i
 _NO_OPERATOR = "no operator"
 _NO_UNIT = "unknown"
 _COLUMNS = ("device_ns", "device_share", "kernels", "host_ns", "operators")
-_UNITS = (
-    "fsdp_unit", "bytes", "gathers", "gather_ns", "prefetched_share", "forward_wait_ns", "backward_wait_ns",
-    "held_ns", "reduces", "reduce_ns", "reduce_wait_ns",
-)  # fmt: skip
 
 
 def frames(trace: Trace) -> dict[str, pl.DataFrame]:
@@ -113,9 +110,8 @@ def page(trace: Trace) -> list[Part]:
     if _is_compiled(trace):
         parts.append(Note(_COMPILED))
     if found["fsdp_units"].height:
-        what = "Parameters that are gathered together, and how long computation waits for them."
         parts += [Note(held) for held in _held(found["fsdp_steps"])]
-        parts.append(Table("fsdp-units", "FSDP units", what, found["fsdp_units"], _UNITS))
+        parts.append(unit_table(found["fsdp_units"]))
     return parts
 
 
