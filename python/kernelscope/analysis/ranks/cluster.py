@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -292,6 +293,27 @@ def each_window(
     A task is a window and other arguments; the function gets the window, its trace, and the arguments. Only
     ``tables`` have rows. Neighbours in a lake are read together.
     """
+    for found in each_share(partial(_each, function), tasks, tables=tables, executor=executor):
+        yield from found
+
+
+def _each(
+    function: Callable[..., _Found], tasks: Sequence[tuple[Any, ...]], traces: Sequence[Trace]
+) -> list[_Found]:
+    return [function(window, trace, *rest) for (window, *rest), trace in zip(tasks, traces, strict=True)]
+
+
+def each_share(
+    function: Callable[[Sequence[tuple[Any, ...]], Sequence[Trace]], _Found],
+    tasks: Iterable[tuple[Any, ...]],
+    *,
+    tables: Collection[str] = TABLES,
+    executor: Executor | None = None,
+) -> Iterator[_Found]:
+    """Returns what ``function`` returns for some of ``tasks`` at a time, in order; see :func:`each_window`.
+
+    It gets the tasks, and the traces of their windows.
+    """
     shares: list[list[tuple[Any, ...]]] = []
     last: Trace | Lake | None = None
     for task in tasks:
@@ -302,15 +324,15 @@ def each_window(
             shares.append([task])
         last = source
     parts = [(function, share, tuple(tables)) for share in shares]
-    for found in Workshop(executor=executor).run(_of_share, parts):
-        yield from found
+    return Workshop(executor=executor).run(_of_share, parts)
 
 
 def _of_share(
-    function: Callable[..., _Found], tasks: Sequence[tuple[Any, ...]], tables: Collection[str]
-) -> list[_Found]:
-    traces = _traces_of([window for window, *_ in tasks], tables)
-    return [function(window, trace, *rest) for (window, *rest), trace in zip(tasks, traces, strict=True)]
+    function: Callable[[Sequence[tuple[Any, ...]], Sequence[Trace]], _Found],
+    tasks: Sequence[tuple[Any, ...]],
+    tables: Collection[str],
+) -> _Found:
+    return function(tasks, _traces_of([window for window, *_ in tasks], tables))
 
 
 def _traces_of(windows: Sequence[Window], tables: Collection[str]) -> list[Trace]:

@@ -48,12 +48,20 @@ def micro_batches(trace: Trace) -> pl.DataFrame:
         names it), ``is_weight`` (whether its annotation is for gradients of weights alone), ``is_pass``
         (whether it is inside a node, or inside a forward operator with a gradient).
     """
-    ops = trace.ops.select(
-        "row", "track", "start_ns", "sequence", "forward_row", "step", "is_annotation", "name", "activity",
-        "phase",
+    return batches_of(trace.ops.with_columns(part=0))
+
+
+def batches_of(ops: pl.DataFrame) -> pl.DataFrame:
+    """Returns the rows of :func:`micro_batches` for the operators of several traces.
+
+    ``part`` says of which trace each is. No two have the same number of a row or a track.
+    """
+    ops = ops.select(
+        "part", "row", "track", "start_ns", "sequence", "forward_row", "step", "is_annotation", "name",
+        "activity", "phase",
         pl.col("dur_ns").fill_null(0),
         caller=pl.coalesce("caller_track", "track"),
-        around=gather_rows(trace.ops["parent_row"], trace.ops, "phase")["phase"],
+        around=gather_rows(ops["parent_row"], ops, "phase")["phase"],
     )  # fmt: skip
     labels = _labels(ops)
     runs = _numbered(ops, _engine_runs(ops), labels)
@@ -112,8 +120,8 @@ def _engine_runs(ops: pl.DataFrame) -> pl.DataFrame:
     The thread that calls it waits until it is done, or runs nodes, too. So what else begins on that thread
     divides two runs, and so does a node that is younger than all before.
 
-    Columns: ``track``, ``caller``, ``start_ns``, ``end_ns``, ``step``, ``forward_row`` and ``run``. Order: by
-        caller and start.
+    Columns: ``part``, ``track``, ``caller``, ``start_ns``, ``end_ns``, ``step``, ``forward_row`` and ``run``.
+        Order: by caller and start.
     """
     is_root = in_backward() & ~pl.col("is_annotation") & ~in_backward("around").fill_null(value=False)
     # A Function may be named as nodes are.
@@ -129,7 +137,7 @@ def _engine_runs(ops: pl.DataFrame) -> pl.DataFrame:
     begins = is_first | is_divided | (pl.col("sequence") > youngest).fill_null(value=False)
     end = pl.col("start_ns") + pl.col("dur_ns")
     return roots.select(
-        "track", "caller", "start_ns", "step", "forward_row", end_ns=end, run=begins.cum_sum()
+        "part", "track", "caller", "start_ns", "step", "forward_row", end_ns=end, run=begins.cum_sum()
     )
 
 
@@ -148,7 +156,7 @@ def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl
         runs.with_columns(began=began)
         .group_by("group", maintain_order=True)
         .agg(
-            pl.col("step").first(),
+            pl.col("part", "step").first(),
             pl.col("label").drop_nulls().first(),
             began=pl.coalesce(pl.col("began").min(), pl.col("start_ns").min()),
             start_ns=pl.col("start_ns").min(),
@@ -156,9 +164,9 @@ def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl
         .sort("start_ns")
     )
     updates = ops.filter(pl.col("activity") == "optimizer").sort("start_ns")
-    updates = updates.select("start_ns", update=pl.int_range(pl.len()))
-    groups = groups.join_asof(updates, on="start_ns").sort("began")
-    number = pl.int_range(pl.len(), dtype=pl.Int32).over("step", "update")
+    updates = updates.select("part", "start_ns", update=pl.int_range(pl.len()))
+    groups = groups.join_asof(updates, on="start_ns", by="part", check_sortedness=False).sort("began")
+    number = pl.int_range(pl.len(), dtype=pl.Int32).over("part", "step", "update")
     groups = groups.select("group", micro_batch=pl.coalesce("label", number))
     return runs.join(groups, on="group", how="left", maintain_order="left")
 

@@ -1,6 +1,6 @@
 """Pipelines: which stage computes which micro-batch when, the schedule, and its bubble."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 
 import polars as pl
@@ -8,13 +8,13 @@ import polars as pl
 from kernelscope.analysis.grouping import positions
 from kernelscope.analysis.intervals import Intervals, merged
 from kernelscope.analysis.ranks.clocks import shifts
-from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, each_window, windows_of
+from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, each_share, windows_of
 from kernelscope.analysis.ranks.collective_calls import TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
-from kernelscope.analysis.training.micro_batches import micro_batches
+from kernelscope.analysis.training.micro_batches import batches_of
 from kernelscope.trace import Trace
 
 _SLOTS = {
@@ -56,7 +56,7 @@ def slots_of(
     if not windows:
         return pl.DataFrame(schema=_SLOTS)
     tasks, tables = [(window,) for window in windows], ("ops", "gpu_ops")
-    found = pl.concat(each_window(_of_window, tasks, tables=tables, executor=executor))
+    found = pl.concat(each_share(_of_share, tasks, tables=tables, executor=executor))
     found = found.join(_places(cluster), on="rank").join(shifts(cluster), on="rank", how="left")
     start = pl.col("start_ns") - pl.col("shift_ns").fill_null(0)
     stage = pl.coalesce("stage", pl.col("chunk") * pl.col("ranks") + pl.col("place")).cast(pl.Int32)
@@ -95,32 +95,62 @@ def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
     return {first: found[first] for first in sorted(found, key=lambda first: (first != slowest, first))}
 
 
-def _of_window(window: Window, trace: Trace) -> pl.DataFrame:
-    """The slots of a window of a rank, on its own clock, with the ``chunk`` of the model."""
-    batches = micro_batches(trace)
+def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace]) -> pl.DataFrame:
+    """The slots of some windows, each on the clock of its rank, with the ``chunk`` of the model."""
+    ops, work = _together(traces)
     weight = pl.when("is_weight").then(pl.lit("weight")).otherwise(pl.lit("backward"))
-    columns = ("row", "step", "phase", "start_ns", "dur_ns", "activity", "module")
-    ops = trace.ops.select(columns).hstack(batches)
-    ops = ops.filter(
+    passes = ops.hstack(batches_of(ops)).filter(
         "is_pass", pl.col("micro_batch").is_not_null(), pl.col("activity").ne_missing("communication")
-    ).with_columns(direction=pl.when(in_backward()).then(weight).otherwise(pl.lit("forward")))
-    ops = _in_chunks(ops)
-    keys = ("step", "stage", "chunk", "micro_batch", "direction")
-    if trace.gpu_ops.height:
-        work = trace.gpu_ops.filter(~pl.col("is_communication").fill_null(value=False))
-        place = positions(ops["row"], work["op_row"])
-        events = pl.concat([ops.select(keys)[place], work.select("start_ns", "dur_ns")], how="horizontal")
-        events = events.drop_nulls("micro_batch")
-    else:
-        events = ops.select(*keys, "start_ns", "dur_ns")
+    )
+    passes = passes.with_columns(
+        pl.when(in_backward()).then(weight).otherwise(pl.lit("forward")).alias("direction")
+    )
+    passes = _in_chunks(passes)
+    keys = ("part", "step", "stage", "chunk", "micro_batch", "direction")
+    of_work = passes.select(keys)[positions(passes["row"], work["op_row"])].hstack(
+        work.select("start_ns", "dur_ns")
+    )
+    on_host = pl.col("part").is_in([part for part, trace in enumerate(traces) if trace.gpu_ops.is_empty()])
+    events = pl.concat([of_work.drop_nulls("micro_batch"), passes.filter(on_host).select(of_work.columns)])
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
     found = events.group_by(keys).agg(pl.col("start_ns").min(), end_ns=end.max())
-    return found.select(
-        pl.lit(window.rank, pl.Int64).alias("rank"),
-        *(pl.col(key).cast(_SLOTS.get(key, pl.Int32)) for key in keys),
-        pl.col("start_ns") + window.later_ns,
+    parts = pl.DataFrame(
+        [(part, window.rank, window.later_ns) for part, (window,) in enumerate(tasks)],
+        {"part": pl.Int32, "rank": pl.Int64, "later_ns": pl.Int64},
+        orient="row",
+    )
+    return found.join(parts, on="part").select(
+        "rank",
+        *(pl.col(key).cast(_SLOTS.get(key, pl.Int32)) for key in keys[1:]),
+        pl.col("start_ns") + pl.col("later_ns"),
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
     )
+
+
+def _together(traces: Sequence[Trace]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The operators of some traces, and their GPU operations other than communication, by ``part``.
+
+    Rows and tracks have numbers of their own in all of them.
+    """
+    rows, tracks = (
+        1 + max(int(str(trace.ops[name].max() or 0)) for trace in traces) for name in ("row", "track")
+    )
+    ops: list[pl.DataFrame] = []
+    work: list[pl.DataFrame] = []
+    for part, trace in enumerate(traces):
+        number = pl.lit(part, pl.Int32).alias("part")
+        ops.append(
+            trace.ops.select(
+                number, "start_ns", "dur_ns", "sequence", "step", "is_annotation", "name", "activity",
+                "phase", "module",
+                pl.col("row", "parent_row", "forward_row") + pl.lit(part * rows, pl.UInt32),
+                pl.col("track", "caller_track") + pl.lit(part * tracks, pl.UInt32),
+            )
+        )  # fmt: skip
+        computes = ~pl.col("is_communication").fill_null(value=False)
+        op_row = pl.col("op_row") + pl.lit(part * rows, pl.UInt32)
+        work.append(trace.gpu_ops.filter(computes).select(number, op_row, "start_ns", "dur_ns"))
+    return pl.concat(ops), pl.concat(work)
 
 
 def _in_chunks(ops: pl.DataFrame) -> pl.DataFrame:
@@ -128,21 +158,23 @@ def _in_chunks(ops: pl.DataFrame) -> pl.DataFrame:
 
     Passes of one chunk begin in the same module, and no module is part of two. Otherwise there is one chunk.
     """
-    on = ["step", "micro_batch"]
+    on = ["part", "step", "micro_batch"]
     forward = ops.filter(pl.col("stage").is_null(), direction="forward").sort("start_ns")
     begins = forward.group_by(on).agg(begins=pl.col("module").drop_nulls().first())
-    number, alike = pl.col("micro_batch"), ["step", "begins"]
+    number, alike = pl.col("micro_batch"), ["part", "step", "begins"]
     passes = begins.select(
         *on,
-        chunk=number.min().over(alike).rank("dense").over("step").cast(pl.Int32) - 1,
+        "begins",
+        chunk=number.min().over(alike).rank("dense").over("part", "step").cast(pl.Int32) - 1,
         number=number.rank("dense").over(alike).cast(pl.Int32) - 1,
         count=pl.len().over(alike),
     )
     inside = forward.drop_nulls("module").join(passes, on=on, nulls_equal=True)
-    is_apart = (inside.group_by("module").agg(pl.col("chunk").n_unique())["chunk"] == 1).all()
-    is_even = passes.group_by("step").agg(pl.col("count").n_unique() == 1)["count"].all()
-    if begins["begins"].has_nulls() or not (is_apart and is_even and (passes["chunk"] > 0).any()):
-        return ops.with_columns(chunk=pl.lit(0, pl.Int32))
+    shared = inside.group_by("part", "module").agg(pl.col("chunk").n_unique()).filter(pl.col("chunk") > 1)
+    is_even = (pl.col("count").n_unique() == 1).over("part", "step")
+    is_apart = ~pl.col("part").is_in(shared["part"].implode())
+    chunked = (is_even & is_apart & pl.col("begins").is_not_null()).all().over("part")
+    passes = passes.filter(chunked & (pl.col("chunk") > 0).any().over("part")).drop("begins", "count")
     ops = ops.join(passes, on=on, how="left", nulls_equal=True, maintain_order="left")
     return ops.with_columns(pl.col("chunk").fill_null(0), micro_batch=pl.coalesce("number", "micro_batch"))
 
