@@ -23,6 +23,7 @@ from kernelscope.batch.lake import Lake
 from tables import Table
 
 LAYERS, MICRO_BATCHES, SEED = 1, 16, 1
+GPU = "h100-sxm5"
 
 
 def main() -> None:
@@ -74,6 +75,7 @@ def _times(lake: Lake, executor: Executor | None) -> dict[str, tuple[float, int]
         "pipeline_stages": partial(analysis.pipeline_stages, lake, executor=executor),
         "expert_layers": partial(analysis.expert_layers, lake, executor=executor),
         "fsdp_units": partial(analysis.fsdp_units, lake, executor=executor),
+        "efficiency": partial(analysis.efficiency, lake, gpu=GPU, executor=executor),
     }
     times: dict[str, tuple[float, int]] = {}
     for name, ask in questions.items():

@@ -35,7 +35,7 @@ _SCANNED = tuple("s3:// s3a:// gs:// gcs:// az:// adl:// abfs:// abfss:// http:/
 """URL schemes from which Polars reads Parquet."""
 
 _PLACES_NAMED = 4
-_EVENTS_AT_ONCE = 100_000
+_EVENTS_AT_ONCE = 200_000
 """Maximum events of ranks that are read together: opening a file of many takes longer than reading one."""
 _RANK_COLUMNS = [*"run rank window base_time_ns world_size host source format".split(), *PLACES]
 _MANIFEST_COLUMNS = [
@@ -288,7 +288,7 @@ def _shares(groups: Iterable[Sequence[Entry]]) -> Iterator[list[Entry]]:
     share: list[Entry] = []
     events = 0
     for group in groups:
-        own = sum(entry.meta["kept"] for entry in group)
+        own = sum(entry.meta["seen"] for entry in group)
         if share and events + own > _EVENTS_AT_ONCE:
             yield share
             share, events = [], 0

@@ -53,8 +53,8 @@ def cluster_findings(source: "Source | Cluster", *, threshold: float = 0.05) -> 
 
     ``source`` is a list of traces, or a lake of many ranks. A rank is named if it straggles (see
     ``stragglers``) in at least a quarter of its steps, and in more than one unless it has only one. A stage
-    of a pipeline is named, instead of its ranks, if they compute longer than the mean of all stages, by more
-    than ``threshold`` of a step: both times and the step are medians over ranks. A process
+    of a pipeline is named, instead of its ranks, if the median of its ranks computes longer than the mean of
+    all stages in most steps, by more than ``threshold`` of the median step. A process
     group, or the pair of ranks of a transfer, is named if its median transfer takes more than 1.25 times as
     long as the median over groups that run the same collective of the same size. The clock of a host is named
     if its offset exceeds 10 us and three times its residual.
@@ -101,15 +101,14 @@ def _late_ranks(cluster: Cluster, threshold: float, slowed: set[int]) -> list[_R
 
 
 def _slow_stages(cluster: Cluster, threshold: float) -> list[_Row]:
-    """Stages of pipelines that compute for longer than the mean."""
+    """Stages of pipelines that compute for longer than the mean in most steps."""
     steps = rank_steps(cluster)
-    own = steps.group_by("rank").agg(pl.col("compute_ns", "total_ns").median(), steps=pl.len())
+    # A rank that is late in every second step makes no stage slow.
+    usual = pl.col("compute_ns").quantile(0.5, interpolation="lower")
+    own = steps.group_by("rank").agg(usual, pl.col("total_ns").median(), steps=pl.len())
     places = rank_layout(cluster).select("rank", "pp").drop_nulls()
-    stages = (
-        own.join(places, on="rank")
-        .group_by("pp")
-        .agg(pl.col("compute_ns", "steps").median(), pl.col("rank").sort())
-    )
+    stages = own.join(places, on="rank").group_by("pp")
+    stages = stages.agg(pl.col("compute_ns", "steps").median(), pl.col("rank").sort())
     excess = stages.select("pp", "rank", "steps", excess=pl.col("compute_ns") - pl.col("compute_ns").mean())
     least = threshold * (own.select(pl.col("total_ns").median()).item() or 0)
     rows: list[_Row] = []
@@ -122,10 +121,10 @@ def _slow_stages(cluster: Cluster, threshold: float) -> list[_Row]:
 
 
 def _without_stages(late: list[_Row], stages: list[_Row]) -> list[_Row]:
-    """The late ranks without all of a slow stage."""
+    """The late ranks without all of a slow stage, unless a phase of the host says more."""
     found = late
     for _, ranks, *_ in stages:
-        own = [row for row in late if row[0] == _NAMES["compute"] and row[1][0] in ranks]
+        own = [row for row in late if row[0] == _NAMES["compute"] and row[3] is None and row[1][0] in ranks]
         if len(own) == len(ranks):
             found = [row for row in found if row not in own]
     return found
