@@ -40,7 +40,7 @@ def main() -> None:
             LocalCluster(n_workers=options.workers, threads_per_worker=1, dashboard_address=None) as cluster,
             Client(cluster) as client,
         ):
-            shared = _times(lake, client.get_executor())
+            shared = _times(lake, client.get_executor(pure=False))
     rows = [
         (name, f"{seconds:.1f} s", f"{shared[name][0]:.1f} s", f"{count:,}")
         for name, (seconds, count) in alone.items()
