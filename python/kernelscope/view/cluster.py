@@ -178,15 +178,23 @@ def table_of(choice: Choice, asked: Parameters) -> tuple[Table, Lead]:
     name = asked.text("table")
     if name not in _TABLES:
         raise NotRecordedError(f"there is no list {name[:40]!r}")
+    lead = _to_collectives if name == COLLECTIVES else to_steps(choice, run)
+    return _TABLES[name](choice, run), lead
+
+
+def to_steps(choice: Choice, run: str) -> Lead:
+    """Returns the targets of rows with a ``rank`` and a ``step``: the trace of the rank at the step."""
     numbers = _of_steps(choice, run=run)
 
     def lead(rows: pl.DataFrame) -> list[dict[str, Any] | None]:
-        if name == COLLECTIVES:
-            return [{"collective": instance} for instance in rows["instance"].to_list()]
         places = rows.select("rank", "step").iter_rows()
         return [{"open": numbers[place], "step": place[1]} if place in numbers else None for place in places]
 
-    return _TABLES[name](choice, run), lead
+    return lead
+
+
+def _to_collectives(rows: pl.DataFrame) -> list[dict[str, Any] | None]:
+    return [{"collective": instance} for instance in rows["instance"].to_list()]
 
 
 def _cells_table(choice: Choice, run: str) -> Table:

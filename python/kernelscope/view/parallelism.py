@@ -20,7 +20,7 @@ from kernelscope.report.parts.parallelism import (
 )
 from kernelscope.report.parts.tables import Table
 from kernelscope.view.choice import Choice
-from kernelscope.view.cluster import asked_run, cluster_in
+from kernelscope.view.cluster import asked_run, cluster_in, to_steps
 from kernelscope.view.parameters import Parameters
 from kernelscope.view.tables import Lead
 
@@ -120,16 +120,10 @@ def pipeline(choice: Choice, asked: Parameters) -> dict[str, Any]:
 
 def table_of(choice: Choice, asked: Parameters) -> tuple[Table, Lead] | None:
     """Returns a table of these views and the targets of its rows; null if there is none with this name."""
-    ranks, run = asked_run(choice, asked)
+    _, run = asked_run(choice, asked)
     name = asked.text("table")
     if name == _STAGES:
-        steps = ranks.of_steps(run)
-
-        def of_steps(rows: pl.DataFrame) -> list[dict[str, Any] | None]:
-            places = rows.select("rank", "step").iter_rows()
-            return [{"open": steps[place], "step": place[1]} if place in steps else None for place in places]
-
-        return _stages_table(choice, asked), of_steps
+        return _stages_table(choice, asked), to_steps(choice, run)
     if name not in _OF_JOB:
         return None
     traces = _traces(choice, run=run)

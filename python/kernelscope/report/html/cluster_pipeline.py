@@ -18,10 +18,10 @@ _PATTERNS = {"forward": "", "backward": "/", "weight": "x"}
 def pipeline(source: Source, cluster: Cluster) -> View:
     """Returns the bubble of each rank of a pipeline, and a picture of the longest step."""
     what = "Micro-batches of the stages of each pipeline, and the time in which a stage computes none."
-    pipelines = ranks_of_pipelines(cluster)
+    pipelines = ranks_of_pipelines(cluster) if cluster.ranks.height > MOST_RANKS else {}
     parts: list[Part] = []
     ranks = None
-    if cluster.ranks.height > MOST_RANKS and len(pipelines) > 1:
+    if len(pipelines) > 1:
         ranks = next(iter(pipelines.values()))
         parts.append(
             Note(

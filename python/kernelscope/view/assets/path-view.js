@@ -1,6 +1,6 @@
 /* The critical path over the ranks of a lake: on which rank it is during a step, and why. */
 
-import { element, show } from "./shared.js";
+import { element, show, stepOptions } from "./shared.js";
 import { Latest } from "./requests.js";
 import { addressOf, note } from "./state.js";
 import { Lanes, lane, placed } from "./lanes.js";
@@ -39,7 +39,7 @@ export class PathView {
     this.answer = answer;
     this.asked = step;
     const { length, parts, ranks, steps } = answer;
-    this.steps.replaceChildren(...steps.map(([number, ns]) => element("option", { value: number ?? "", text: number === null ? "all" : `${number}: ${show(ns, "ns")}` })));
+    this.steps.replaceChildren(...stepOptions(steps));
     this.steps.value = answer.step ?? "";
     const named = parts.slice(0, 3).map(([reason, ns]) => `${reason} ${show(ns / length, "share")}`);
     this.said.textContent = `${answer.step === null ? "All steps take" : `Step ${answer.step} takes`} ${show(length, "ns")}: ${named.join(", ")}${parts.length > 3 ? " …" : "."}`;

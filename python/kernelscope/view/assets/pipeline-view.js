@@ -1,6 +1,6 @@
 /* The schedule of a pipeline: which rank computes which micro-batch when, and its bubble. */
 
-import { element, show } from "./shared.js";
+import { counted, element, show, stepOptions } from "./shared.js";
 import { Latest } from "./requests.js";
 import { addressOf, current, note } from "./state.js";
 import { Lanes, lane, placed } from "./lanes.js";
@@ -9,9 +9,6 @@ import { RowTable } from "./row-table.js";
 const NAMES = { gpipe: "GPipe", "1f1b": "1F1B", interleaved: "interleaved 1F1B", zero_bubble: "zero bubble", dualpipe: "DualPipe" };
 const DIRECTIONS = [["forward", "forward"], ["backward", "backward"], ["weight", "backward, weights alone"]];
 const MOST_NAMED = 8;
-
-/** @param {number} count @param {string} what */
-const counted = (count, what) => `${show(count, "count")} ${what}${count === 1 ? "" : what.endsWith("ch") ? "es" : "s"}`;
 
 export class PipelineView {
   /** @param {any} known of /api/cluster @param {HTMLElement | null} runs @param {(error: unknown) => void} failed */
@@ -22,16 +19,16 @@ export class PipelineView {
     /** @type {any} */
     this.answer = null;
     this.asked = "";
-    const choice = (title) => {
+    const choice = (title, key) => {
       const made = /** @type {HTMLSelectElement} */ (element("select", { "aria-label": title }));
       made.addEventListener("change", () => {
-        note({ pipeline: this.pipelines.value, step: this.steps.value }, true);
+        note({ [key]: made.value }, true);
         this.follow(current().values).catch(failed);
       });
       return made;
     };
-    this.pipelines = choice("Pipeline");
-    this.steps = choice("Step");
+    this.pipelines = choice("Pipeline", "pipeline");
+    this.steps = choice("Step", "step");
     this.said = element("p", { role: "status", text: "Reading the ranks of the pipeline." });
     this.legend = element("ul", { class: "legend", "aria-label": "Directions" });
     this.lanes = new Lanes("Stages of the pipeline", "On one clock", ["Rank", "In slots", "Bubble", "Transfers"]);
@@ -71,7 +68,7 @@ export class PipelineView {
     const ranks = (all) => (all.length > MOST_NAMED ? `${all.slice(0, MOST_NAMED).join(", ")} … (${show(all.length, "count")})` : all.join(", "));
     this.pipelines.replaceChildren(...pipelines.map(([first, all]) => element("option", { value: first, text: `ranks ${ranks(all)}` })));
     this.pipelines.value = answer.pipeline;
-    this.steps.replaceChildren(...steps.map(([number, ns]) => element("option", { value: number ?? "", text: number === null ? "all" : `${number}: ${show(ns, "ns")}` })));
+    this.steps.replaceChildren(...stepOptions(steps));
     this.steps.value = step ?? "";
     const mean = stages.reduce((sum, one) => sum + one.bubble_share, 0) / stages.length;
     const ideal = answer.ideal_share === null ? "" : `, ${show(answer.ideal_share, "share")} with equal stages and no transfers`;

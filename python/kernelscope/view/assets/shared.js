@@ -8,3 +8,9 @@ export const show = globalThis.show;
 export const themeColor = globalThis.themeColor;
 /** @type {(redraw: () => void) => void} */
 export const themeButton = globalThis.themeButton;
+
+/** A number of things, such as "2 ranks". @param {number} count @param {string} what */
+export const counted = (count, what) => `${show(count, "count")} ${what}${count === 1 ? "" : what.endsWith("ch") ? "es" : "s"}`;
+
+/** A choice among steps, with the time of each. @param {[number | null, number][]} steps */
+export const stepOptions = (steps) => steps.map(([number, ns]) => element("option", { value: number ?? "", text: number === null ? "all" : `${number}: ${show(ns, "ns")}` }));

@@ -1,6 +1,6 @@
 /* The ranks of a lake step by step: a heat map, and the same as a table. */
 
-import { element, show } from "./shared.js";
+import { counted, element, show } from "./shared.js";
 import { Latest, ask } from "./requests.js";
 import { addressOf, note } from "./state.js";
 import { HeatMap, heatLegend, roomFor } from "./heat-map.js";
@@ -8,8 +8,6 @@ import { RowTable } from "./row-table.js";
 import { signed } from "./waterfall.js";
 
 const WAIT_MS = 150;
-/** @param {number} count @param {string} what */
-const counted = (count, what) => `${show(count, "count")} ${what}${count === 1 ? "" : "s"}`;
 
 export class StepsView {
   /** @param {any} known of /api/cluster @param {HTMLElement | null} runs @param {(error: unknown) => void} failed */
