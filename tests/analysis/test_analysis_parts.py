@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,11 @@ class DrawnLake:
         listed = listed.join(counted.collect(), on=["rank", "window"], how="left")
         self.manifest = listed.with_columns(pl.col("calls").fill_null(0))
 
-    def part(self, window: int, ranks: Sequence[int]) -> dict[str, pl.LazyFrame]:
+    def part(self, window: int, ranks: Sequence[int]) -> DrawnLake:
         wanted = pl.col("rank").is_in(list(ranks)) & (pl.col("window") == window)
-        return {name: table.filter(wanted) for name, table in self.tables.items()}
+        some = copy(self)
+        some.tables = {name: table.filter(wanted) for name, table in self.tables.items()}
+        return some
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -392,9 +393,11 @@ class Scanned:
         numbered = [trace_tables(t, rank) for t, rank in zip(traces, ranks, strict=True)]
         self.tables = {name: pl.concat([one[name] for one in numbered]) for name in traces[0].tables}
 
-    def part(self, window: int, ranks: list[int]) -> dict[str, pl.LazyFrame]:
+    def part(self, window: int, ranks: list[int]) -> "Scanned":
         assert window == 0
-        return {name: table.filter(pl.col("rank").is_in(ranks)) for name, table in self.tables.items()}
+        some = copy(self)
+        some.tables = {name: t.filter(pl.col("rank").is_in(ranks)) for name, t in self.tables.items()}
+        return some
 
 
 def test_a_lake_answers_as_its_traces_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

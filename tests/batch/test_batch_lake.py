@@ -144,9 +144,9 @@ def test_what_the_system_saw_no_change_of_is_not_even_opened(
 def test_a_part_of_a_lake(job: Path, tmp_path: Path) -> None:
     batch(job, tmp_path / "lake")
     lake = ks.scan(tmp_path / "lake")
-    for name, frame in lake.part(0, [2, 0]).items():
+    for name, frame in lake.part(0, [2, 0]).tables.items():
         assert frame.collect().equals(lake.tables[name].filter(pl.col("rank") != 1).collect()), name
-    assert lake.part(1, [0])["ops"].collect().is_empty()
+    assert lake.part(1, [0]).ops.collect().is_empty()
 
 
 def test_other_options_read_again(job: Path, tmp_path: Path) -> None:

@@ -85,10 +85,10 @@ class Repeated(Lake):
         """The trace of the first rank, which any other has, too."""
         return super().trace_of(replace(entry, rank=0))
 
-    def part(self, window: int, ranks: Sequence[int]) -> Mapping[str, pl.LazyFrame]:
-        """The tables of some ranks, and which are asked for."""
+    def part(self, window: int, ranks: Sequence[int]) -> Lake:
+        """A lake with the tables of some ranks, and which are asked for."""
         assert window == 0
-        return _Repeated(self, sorted(ranks))
+        return Lake(self.path, self.entries, _Repeated(self, sorted(ranks)))
 
 
 class _Repeated(Mapping[str, pl.LazyFrame]):

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from kernelscope import remote
+from kernelscope.analysis.ranks.cluster import together
 from kernelscope.analysis.ranks.collective_calls import CALL_SCHEMA, COMMUNICATION
 from kernelscope.batch.gathering import gathered_folders
 from kernelscope.batch.manifest import LOG, MANIFEST, Entry, check_run, gathered_count
@@ -35,8 +36,6 @@ _SCANNED = tuple("s3:// s3a:// gs:// gcs:// az:// adl:// abfs:// abfss:// http:/
 """URL schemes from which Polars reads Parquet."""
 
 _PLACES_NAMED = 4
-_EVENTS_AT_ONCE = 200_000
-"""Maximum events of ranks that are read together: opening a file of many takes longer than reading one."""
 _RANK_COLUMNS = [*"run rank window base_time_ns world_size host source format".split(), *PLACES]
 _MANIFEST_COLUMNS = [
     *"run rank window outcome source bytes content_bytes format recorder host world_size".split(),
@@ -69,31 +68,18 @@ class Lake:
     tables: Mapping[str, pl.LazyFrame] = field(repr=False)
     """Every lazy frame by the name of its table."""
 
-    def part(self, window: int, ranks: Sequence[int]) -> Mapping[str, pl.LazyFrame]:
-        """Returns the tables of one window of some ranks without accessing other files."""
+    def part(self, window: int, ranks: Sequence[int]) -> "Lake":
+        """Returns the lake with only one window of some ranks, without accessing other files."""
         wanted = set(ranks)
-        return _Tables(
-            self.path, [entry for entry in self.entries if entry.window == window and entry.rank in wanted]
-        )
+        return self._of(e for e in self.entries if e.window == window and e.rank in wanted)
 
     def of_run(self, run: str) -> "Lake":
         """Returns the lake with only the run ``run``."""
-        entries = tuple(entry for entry in self.entries if entry.run == run)
-        return Lake(self.path, entries, _Tables(self.path, entries))
+        return self._of(entry for entry in self.entries if entry.run == run)
 
-    def shares(self) -> dict[int, "Lake"]:
-        """Returns for each rank a lake of it and some of its neighbours, which are read together.
-
-        It is small to pass to another process.
-        """
-        own: dict[int, list[Entry]] = {}
-        for entry in self._done():
-            own.setdefault(entry.rank or 0, []).append(entry)
-        lakes: dict[int, Lake] = {}
-        for share in _shares(own.values()):
-            lake = Lake(self.path, tuple(share), _Tables(self.path, share))
-            lakes |= {entry.rank or 0: lake for entry in share}
-        return lakes
+    def _of(self, entries: Iterable[Entry]) -> "Lake":
+        some = tuple(entries)
+        return Lake(self.path, some, _Tables(self.path, some))
 
     def trace(self, rank: int, *, run: str | None = None, window: int | None = None) -> Trace:
         """Reads one rank as a trace: its tables are the lake's rows of the rank, without the rank columns.
@@ -129,22 +115,19 @@ class Lake:
 
         ``meta.path`` is its source. See :meth:`trace`.
         """
-        for share in _shares([entry] for entry in self._done()):
-            yield from self._read(share, tables)
+        done = [entry for entry in self.entries if entry.outcome == "done" and entry.rank is not None]
+        done.sort(key=lambda entry: (entry.run, entry.rank or 0, entry.window))
+        for some in together(((entry, entry.meta["seen"]) for entry in done), "windows"):
+            yield from self._read(some, tables)
 
     def windows(self, places: Sequence[tuple[int, int]], tables: Collection[str] = TABLES) -> list[Trace]:
         """Reads some windows, each given by its rank and number, at once. Only ``tables`` have rows."""
-        known = {(entry.rank, entry.window): entry for entry in self._done()}
+        known = {(entry.rank, entry.window): entry for entry in self.entries if entry.outcome == "done"}
         return self._read([known[place] for place in places], tables)
 
     def trace_of(self, entry: Entry) -> Trace:
         """Reads the trace of a finished entry; see :meth:`trace`."""
         return self._read([entry], TABLES)[0]
-
-    def _done(self) -> list[Entry]:
-        """The windows of all ranks, by run, rank and window."""
-        done = [entry for entry in self.entries if entry.outcome == "done" and entry.rank is not None]
-        return sorted(done, key=lambda entry: (entry.run, entry.rank or 0, entry.window))
 
     def _read(self, entries: Sequence[Entry], tables: Collection[str]) -> list[Trace]:
         """The traces of finished entries: each file is opened once. Only ``tables`` have rows."""
@@ -281,21 +264,6 @@ def _is_wanted(entry: Entry, run: str | None, ranks: Collection[int] | None) -> 
     if run is not None and entry.run != run:
         return False
     return ranks is None or (entry.outcome == "done" and entry.rank in ranks)
-
-
-def _shares(groups: Iterable[Sequence[Entry]]) -> Iterator[list[Entry]]:
-    """Entries of some groups at a time, which together have few events."""
-    share: list[Entry] = []
-    events = 0
-    for group in groups:
-        own = sum(entry.meta["seen"] for entry in group)
-        if share and events + own > _EVENTS_AT_ONCE:
-            yield share
-            share, events = [], 0
-        share += group
-        events += own
-    if share:
-        yield share
 
 
 class _Tables(Mapping[str, pl.LazyFrame]):

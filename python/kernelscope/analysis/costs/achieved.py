@@ -1,17 +1,18 @@
 """Share of the GPU time with known costs, and the performance achieved in it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from kernelscope.analysis.costs.costed import KNOWN
-from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
+from kernelscope.analysis.costs.limits import LimitedWork, limited_work
 from kernelscope.analysis.costs.peaks import PRODUCTS
+from kernelscope.analysis.costs.together import TABLES, by_phase, limits_by_phase
 from kernelscope.analysis.grouping import as_text
-from kernelscope.analysis.ranks.cluster import Source, Window, each_window, one_trace, windows_of
-from kernelscope.analysis.replays import with_replayed_ops
+from kernelscope.analysis.ranks.cluster import Source, Window, each_share, one_trace, windows_of
 from kernelscope.analysis.steps.occurrences import step_places
 from kernelscope.analysis.steps.tokens import embedded_tokens
 from kernelscope.costs import ConventionName
@@ -136,33 +137,39 @@ def efficiency(
     trace = one_trace(source)
     if trace is not None:
         return step_efficiency(trace, limited_work(trace, convention=convention, gpu=gpu, peak=peak), tokens)
-    options = {"gpu": gpu, "peak": peak, "convention": convention, "tokens": tokens}
-    tasks = [(window, options) for window in windows_of(source)]
-    found = pl.concat(each_window(_of_window, tasks, executor=executor))
+    options = {"gpu": gpu, "peak": peak, "convention": convention}
+    tasks = [(window,) for window in windows_of(source)]
+    ask = partial(_of_share, options=options, tokens=tokens)
+    found = pl.concat(each_share(ask, tasks, tables=TABLES, executor=executor))
     return found.sort("rank", maintain_order=True)
 
 
-def _of_window(window: Window, trace: Trace, options: Mapping[str, Any]) -> pl.DataFrame:
-    rank = pl.lit(window.rank, pl.Int64).alias("rank")
-    return efficiency(trace, **options).select(rank, pl.all())
+def _of_share(
+    tasks: Sequence[tuple[Window]], traces: Sequence[Trace], options: Mapping[str, Any], tokens: int | None
+) -> pl.DataFrame:
+    tables = limits_by_phase(traces, options)
+    return pl.concat(
+        _of_steps(trace, table, tokens).select(pl.lit(window.rank, pl.Int64).alias("rank"), pl.all())
+        for (window,), trace, table in zip(tasks, traces, tables, strict=True)
+    )
 
 
 def step_efficiency(trace: Trace, limited: LimitedWork, tokens: int | None = None) -> pl.DataFrame:
     """Returns the rows of :func:`efficiency` for operations with known limits."""
-    if (with_replayed_ops(trace).ops["phase"] == "recompute").any():
-        limited = refined(trace, limited, ["phase"])
-        recomputed = pl.col("flops").filter(pl.col("by_phase") == "recompute").sum()
-    else:
-        recomputed = pl.lit(0.0)
-    work = limited.table
+    return _of_steps(trace, by_phase(trace, limited), tokens)
+
+
+def _of_steps(trace: Trace, work: pl.DataFrame, tokens: int | None) -> pl.DataFrame:
+    """The rows of :func:`efficiency` for a table of :func:`by_phase`."""
     place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("step_place")
     steps = trace.steps.with_columns(place).filter(~pl.col("is_partial"))
     marked = steps.filter(pl.col("step").is_not_null())
     is_known = pl.col("flops").is_not_null().any()
+    recomputed = pl.col("flops").filter(pl.col("by_phase") == "recompute")
     sums = [
         pl.col("device_ns").filter(pl.col("status").is_in(KNOWN)).sum().alias("_known_ns"),
         pl.when(is_known).then(pl.col("flops").sum()).alias("flops"),
-        pl.when(is_known).then(recomputed).alias("recompute_flops"),
+        pl.when(is_known).then(recomputed.sum()).alias("recompute_flops"),
     ]
     if marked.height:
         times = trace.gpu_ops.group_by(step_places(trace).alias("step_place"))

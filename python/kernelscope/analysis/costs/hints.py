@@ -226,8 +226,7 @@ def _of_steps(
     """
     names = representatives["name"].unique().drop_nulls()
     sized = names.filter(names.cast(pl.String).str.contains(_ATTENTION))
-    is_step = [_traceparse.step_lengths(name) is not None for name in names.cast(pl.String)]
-    steps = names.filter(pl.Series(is_step, dtype=pl.Boolean))
+    steps = step_annotations(names)
     if sized.is_empty() or steps.is_empty() or trace.ops.is_empty():
         return _frame([], [])
     tree = CallTree(calls)
@@ -246,6 +245,12 @@ def _of_steps(
         if hints:
             entries[(name, dims, step)] = register.add(ExternalHints(hints=hints, note=note))
     return _numbered(attending, by, entries)
+
+
+def step_annotations(names: pl.Series) -> pl.Series:
+    """Returns the names of serving steps that tell the lengths of their sequences."""
+    is_step = [_traceparse.step_lengths(name) is not None for name in names.cast(pl.String)]
+    return names.filter(pl.Series(is_step, dtype=pl.Boolean))
 
 
 def _of_collectives(trace: Trace, register: _Register) -> pl.DataFrame:

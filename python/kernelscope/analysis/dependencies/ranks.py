@@ -1,8 +1,8 @@
 """The graphs of several ranks, which meet in collectives: predictions for all of them.
 
 A rank meets others in collectives: it arrives when one starts, and resumes when it ends, which the last rank
-decides. Each rank is reduced to the time from each of its meetings to those that follow. So memory holds one
-rank at a time, and the meetings of all.
+decides. Each rank is reduced to the time from each of its meetings to those that follow. So memory holds the
+ranks that are read together, which have few events, and the meetings of all.
 """
 
 from collections.abc import Mapping, Sequence

@@ -41,10 +41,10 @@ from kernelscope.meta import PLACES, places_of
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace, every_rank
 
-RANKS_AT_ONCE = {"events": 64, "calls": 4096}
-"""Number of ranks of a lake whose tables, or communication tables, are in memory at a time."""
+RANKS_AT_ONCE = {"events": 64, "calls": 4096, "windows": 64}
+"""Number of ranks of a lake in memory at a time: columns of their tables, communication, or whole windows."""
 
-ROWS_AT_ONCE = {"events": 4_000_000, "calls": 400_000}
+ROWS_AT_ONCE = {"events": 4_000_000, "calls": 400_000, "windows": 200_000}
 """Maximum number of events (or calls) of these ranks' traces, if there are several ranks: about 200 MB."""
 
 RANK_SCHEMA: dict[str, pl.DataType] = {
@@ -80,12 +80,8 @@ class Lake(Protocol):
         """Lazy frame of each table, with a column ``rank``."""
         ...
 
-    def part(self, window: int, ranks: Sequence[int]) -> RankTables:
-        """Returns the same for one window of some ranks."""
-        ...
-
-    def shares(self) -> Mapping[int, "Lake"]:
-        """Returns for each rank a lake of it and some of its neighbours, which are read together."""
+    def part(self, window: int, ranks: Sequence[int]) -> "Lake":
+        """Returns a lake of one window of some ranks."""
         ...
 
     def windows(self, places: Sequence[tuple[int, int]], tables: Collection[str] = TABLES) -> list[Trace]:
@@ -99,6 +95,7 @@ class Lake(Protocol):
 
 
 _Found = TypeVar("_Found")
+_Item = TypeVar("_Item")
 
 Source: TypeAlias = "Trace | Sequence[Trace] | Lake"
 """Source of ranks: traces in memory, or a scanned lake."""
@@ -233,7 +230,7 @@ def batches(source: Source, *, size: str = "events") -> Iterator[tuple[int, pl.D
     if isinstance(source, Trace | Sequence):
         yield from _trace_batches(every_rank(source))
     else:
-        yield from _lake_batches(source, size)
+        yield from ((window, known, part.tables) for window, known, part in _parts_of(source, size))
 
 
 def rank_places(source: Source) -> pl.DataFrame:
@@ -271,10 +268,9 @@ def windows_of(source: Source) -> list[Window]:
         ]
     else:
         bases: dict[int, int | None] = {}
-        lakes = source.shares()
-        for window, known, _ in batches(source, size="calls"):
+        for window, known, part in _parts_of(source, "windows"):
             later = _later(known, bases)
-            found += [Window(rank, window, later.get(rank, 0), lakes[rank]) for rank in known["rank"]]
+            found += [Window(rank, window, later.get(rank, 0), part) for rank in known["rank"]]
             bases = dict(known.select("rank", "base_time_ns").iter_rows()) | bases
     if not found:
         raise InvalidArgumentError("there are no ranks")
@@ -358,7 +354,8 @@ def _trace_batches(traces: Sequence[Trace]) -> Iterator[tuple[int, pl.DataFrame,
         yield 0, pl.DataFrame([row], schema=RANK_SCHEMA), trace_tables(trace, rank)
 
 
-def _lake_batches(lake: Lake, size: str) -> Iterator[tuple[int, pl.DataFrame, RankTables]]:
+def _parts_of(lake: Lake, size: str) -> Iterator[tuple[int, pl.DataFrame, Lake]]:
+    """Yields one window of some ranks at a time, as :func:`batches` does, as a lake of its own."""
     listed = lake.manifest
     usable = pl.col("rank").is_not_null()
     if "outcome" in listed.columns:
@@ -371,29 +368,31 @@ def _lake_batches(lake: Lake, size: str) -> Iterator[tuple[int, pl.DataFrame, Ra
     doubled = listed.filter(listed.select("rank", "window").is_duplicated())["rank"].sort()
     if doubled.len():
         raise InvalidArgumentError(f"rank {doubled[0]} is in the lake more than once: scan a single run")
-    if size not in listed.columns or listed[size].null_count():
+    # Lakes of earlier versions do not tell the calls.
+    if size == "calls" and ("calls" not in listed.columns or listed["calls"].null_count()):
         size = "events"
+    rows = "calls" if size == "calls" else "events"
+    sizes = pl.col(rows).fill_null(0) if rows in listed.columns else pl.lit(0)
     # Row numbers are those of a window; every window's are looked up by themselves.
     for window in listed["window"].unique().sort():
         of_window = known.filter(listed["window"] == window)
-        for ranks in _together(listed.filter(window=window), size):
-            some = of_window.filter(pl.col("rank").is_in(ranks)).sort("rank")
-            yield window, some, lake.part(window, ranks)
+        own = listed.filter(window=window).select("rank", sizes).sort("rank")
+        for ranks in together(own.iter_rows(), size):
+            yield window, of_window.filter(pl.col("rank").is_in(ranks)).sort("rank"), lake.part(window, ranks)
 
 
-def _together(listed: pl.DataFrame, size: str) -> Iterator[list[int]]:
-    """Ranks in order, as many at a time as may be in memory."""
-    sizes = pl.col(size) if size in listed.columns else pl.lit(0)
-    ranks: list[int] = []
+def together(sizes: Iterable[tuple[_Item, int]], size: str) -> Iterator[list[_Item]]:
+    """Yields ranks in order, as many at a time as may be in memory. ``sizes`` has the rows of each."""
+    some: list[_Item] = []
     rows = 0
-    for rank, more in listed.select("rank", sizes.fill_null(0)).sort("rank").iter_rows():
-        if ranks and (len(ranks) == RANKS_AT_ONCE[size] or rows + more > ROWS_AT_ONCE[size]):
-            yield ranks
-            ranks, rows = [], 0
-        ranks.append(rank)
+    for item, more in sizes:
+        if some and (len(some) == RANKS_AT_ONCE[size] or rows + more > ROWS_AT_ONCE[size]):
+            yield some
+            some, rows = [], 0
+        some.append(item)
         rows += more
-    if ranks:
-        yield ranks
+    if some:
+        yield some
 
 
 _TEXTS = tuple(name for name, dtype in CALL_SCHEMA.items() if dtype == pl.String)

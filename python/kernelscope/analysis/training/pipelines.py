@@ -11,6 +11,7 @@ from kernelscope.analysis.ranks.clocks import shifts
 from kernelscope.analysis.ranks.cluster import Cluster, Source, Window, cluster_of, each_share, windows_of
 from kernelscope.analysis.ranks.collective_calls import TRANSFERS
 from kernelscope.analysis.ranks.collectives import rank_calls
+from kernelscope.analysis.ranks.joined import PART, joined
 from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
@@ -21,6 +22,8 @@ _SLOTS = {
     "rank": pl.Int64, "step": pl.Int32, "stage": pl.Int32, "micro_batch": pl.Int32, "direction": pl.String,
     "start_ns": pl.Int64, "dur_ns": pl.Int64,
 }  # fmt: skip
+_PLACES = ("rank", "pipeline", "place", "ranks")
+_TABLES = ("ops", "gpu_ops")
 _SCHEDULES = {
     "rank": pl.Int64, "step": pl.Int32, "schedule": pl.String, "micro_batches": pl.Int64, "chunks": pl.Int64,
     "ideal_share": pl.Float64,
@@ -50,34 +53,28 @@ def slots_of(
     ranks: Collection[int] | None = None,
 ) -> pl.DataFrame:
     """Returns the rows of :func:`pipeline_slots` for some ranks of a source with a known cluster, or all."""
-    places = _pipelines(cluster)
-    wanted = places.keys() if ranks is None else places.keys() & set(ranks)
-    windows = [window for window in windows_of(source) if window.rank in wanted]
-    if not windows:
+    places = _places(cluster)
+    wanted = set(places["rank"] if ranks is None else ranks).intersection(places["rank"])
+    tasks = [(window,) for window in windows_of(source) if window.rank in wanted]
+    if not tasks:
         return pl.DataFrame(schema=_SLOTS)
-    tasks, tables = [(window,) for window in windows], ("ops", "gpu_ops")
-    found = pl.concat(each_share(_of_share, tasks, tables=tables, executor=executor))
-    found = found.join(_places(cluster), on="rank").join(shifts(cluster), on="rank", how="left")
+    found = pl.concat(each_share(_of_share, tasks, tables=_TABLES, executor=executor))
+    found = found.join(places, on="rank").join(shifts(cluster), on="rank", how="left")
     start = pl.col("start_ns") - pl.col("shift_ns").fill_null(0)
     stage = pl.coalesce("stage", pl.col("chunk") * pl.col("ranks") + pl.col("place")).cast(pl.Int32)
     found = found.with_columns(start_ns=start, stage=stage)
     return found.select(list(_SLOTS)).sort("rank", "start_ns", "stage", "direction")
 
 
-def _pipelines(cluster: Cluster) -> dict[int, tuple[int, int, int]]:
-    """The first rank of the pipeline, the place and the number of ranks, of each rank in a pipeline."""
+def _places(cluster: Cluster) -> pl.DataFrame:
+    """The place of each rank in its pipeline: ``_PLACES``. A pipeline has the number of its first rank."""
     groups = parallel_dimensions(cluster).filter(dimension="pp").drop_nulls("ranks").sort("group_size")
-    return {
-        rank: (ranks[0], place, len(ranks))
+    rows = {
+        rank: (rank, ranks[0], place, len(ranks))
         for ranks in groups["ranks"].to_list()
         for place, rank in enumerate(ranks)
     }
-
-
-def _places(cluster: Cluster) -> pl.DataFrame:
-    """The same as a frame: ``rank``, ``pipeline``, ``place`` and ``ranks``."""
-    rows = [(rank, *place) for rank, place in _pipelines(cluster).items()]
-    return pl.DataFrame(rows, dict.fromkeys(("rank", "pipeline", "place", "ranks"), pl.Int64), orient="row")
+    return pl.DataFrame([*rows.values()], dict.fromkeys(_PLACES, pl.Int64), orient="row")
 
 
 def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
@@ -85,72 +82,50 @@ def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
 
     The slowest rank has the longest median of own time.
     """
-    found: dict[int, list[int]] = {}
-    places = sorted((first, place, rank) for rank, (first, place, _) in _pipelines(cluster).items())
-    for first, _, rank in places:
-        found.setdefault(first, []).append(rank)
     own = rank_steps(cluster).group_by("rank").agg(pl.col("own_ns").median())
-    times: dict[int, float] = dict(own.drop_nulls().iter_rows())
-    slowest = max(found, key=lambda first: max(times.get(rank, 0) for rank in found[first]), default=None)
-    return {first: found[first] for first in sorted(found, key=lambda first: (first != slowest, first))}
+    places = (
+        _places(cluster).sort("pipeline", "place").join(own, on="rank", how="left", maintain_order="left")
+    )
+    found = places.group_by("pipeline", maintain_order=True).agg("rank", pl.col("own_ns").max().fill_null(0))
+    found = found.sort(pl.int_range(pl.len()) != pl.col("own_ns").arg_max(), maintain_order=True)
+    return dict(found.select("pipeline", "rank").iter_rows())
 
 
 def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace]) -> pl.DataFrame:
     """The slots of some windows, each on the clock of its rank, with the ``chunk`` of the model."""
-    ops, work = _together(traces)
+    whole, strides = joined(traces, _TABLES)
+    columns = (PART, "row", "step", "activity", "phase", "module", "start_ns", "dur_ns")
+    ops = whole.ops.select(columns).hstack(batches_of(whole.ops))
+    computes = ~pl.col("is_communication").fill_null(value=False)
+    work = whole.gpu_ops.filter(computes).select("op_row", "start_ns", "dur_ns")
     weight = pl.when("is_weight").then(pl.lit("weight")).otherwise(pl.lit("backward"))
-    passes = ops.hstack(batches_of(ops)).filter(
+    passes = ops.filter(
         "is_pass", pl.col("micro_batch").is_not_null(), pl.col("activity").ne_missing("communication")
     )
     passes = passes.with_columns(
         pl.when(in_backward()).then(weight).otherwise(pl.lit("forward")).alias("direction")
     )
     passes = _in_chunks(passes)
-    keys = ("part", "step", "stage", "chunk", "micro_batch", "direction")
+    keys = (PART, "step", "stage", "chunk", "micro_batch", "direction")
     of_work = passes.select(keys)[positions(passes["row"], work["op_row"])].hstack(
         work.select("start_ns", "dur_ns")
     )
-    on_host = pl.col("part").is_in([part for part, trace in enumerate(traces) if trace.gpu_ops.is_empty()])
+    on_host = pl.col(PART).is_in([part for part, trace in enumerate(traces) if trace.gpu_ops.is_empty()])
     events = pl.concat([of_work.drop_nulls("micro_batch"), passes.filter(on_host).select(of_work.columns)])
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
     found = events.group_by(keys).agg(pl.col("start_ns").min(), end_ns=end.max())
     parts = pl.DataFrame(
         [(part, window.rank, window.later_ns) for part, (window,) in enumerate(tasks)],
-        {"part": pl.Int32, "rank": pl.Int64, "later_ns": pl.Int64},
+        {PART: pl.Int32, "rank": pl.Int64, "later_ns": pl.Int64},
         orient="row",
     )
-    return found.join(parts, on="part").select(
+    return found.join(parts, on=PART).select(
         "rank",
-        *(pl.col(key).cast(_SLOTS.get(key, pl.Int32)) for key in keys[1:]),
+        pl.col("step") - pl.col(PART) * strides["step"],
+        *(pl.col(key).cast(_SLOTS.get(key, pl.Int32)) for key in keys[2:]),
         pl.col("start_ns") + pl.col("later_ns"),
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
     )
-
-
-def _together(traces: Sequence[Trace]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The operators of some traces, and their GPU operations other than communication, by ``part``.
-
-    Rows and tracks have numbers of their own in all of them.
-    """
-    rows, tracks = (
-        1 + max(int(str(trace.ops[name].max() or 0)) for trace in traces) for name in ("row", "track")
-    )
-    ops: list[pl.DataFrame] = []
-    work: list[pl.DataFrame] = []
-    for part, trace in enumerate(traces):
-        number = pl.lit(part, pl.Int32).alias("part")
-        ops.append(
-            trace.ops.select(
-                number, "start_ns", "dur_ns", "sequence", "step", "is_annotation", "name", "activity",
-                "phase", "module",
-                pl.col("row", "parent_row", "forward_row") + pl.lit(part * rows, pl.UInt32),
-                pl.col("track", "caller_track") + pl.lit(part * tracks, pl.UInt32),
-            )
-        )  # fmt: skip
-        computes = ~pl.col("is_communication").fill_null(value=False)
-        op_row = pl.col("op_row") + pl.lit(part * rows, pl.UInt32)
-        work.append(trace.gpu_ops.filter(computes).select(number, op_row, "start_ns", "dur_ns"))
-    return pl.concat(ops), pl.concat(work)
 
 
 def _in_chunks(ops: pl.DataFrame) -> pl.DataFrame:
@@ -158,23 +133,23 @@ def _in_chunks(ops: pl.DataFrame) -> pl.DataFrame:
 
     Passes of one chunk begin in the same module, and no module is part of two. Otherwise there is one chunk.
     """
-    on = ["part", "step", "micro_batch"]
+    on = [PART, "step", "micro_batch"]
     forward = ops.filter(pl.col("stage").is_null(), direction="forward").sort("start_ns")
     begins = forward.group_by(on).agg(begins=pl.col("module").drop_nulls().first())
-    number, alike = pl.col("micro_batch"), ["part", "step", "begins"]
+    number, alike = pl.col("micro_batch"), [PART, "step", "begins"]
     passes = begins.select(
         *on,
         "begins",
-        chunk=number.min().over(alike).rank("dense").over("part", "step").cast(pl.Int32) - 1,
+        chunk=number.min().over(alike).rank("dense").over(PART, "step").cast(pl.Int32) - 1,
         number=number.rank("dense").over(alike).cast(pl.Int32) - 1,
         count=pl.len().over(alike),
     )
     inside = forward.drop_nulls("module").join(passes, on=on, nulls_equal=True)
-    shared = inside.group_by("part", "module").agg(pl.col("chunk").n_unique()).filter(pl.col("chunk") > 1)
-    is_even = (pl.col("count").n_unique() == 1).over("part", "step")
-    is_apart = ~pl.col("part").is_in(shared["part"].implode())
-    chunked = (is_even & is_apart & pl.col("begins").is_not_null()).all().over("part")
-    passes = passes.filter(chunked & (pl.col("chunk") > 0).any().over("part")).drop("begins", "count")
+    shared = inside.group_by(PART, "module").agg(pl.col("chunk").n_unique()).filter(pl.col("chunk") > 1)
+    is_even = (pl.col("count").n_unique() == 1).over(PART, "step")
+    is_apart = ~pl.col(PART).is_in(shared[PART].implode())
+    chunked = (is_even & is_apart & pl.col("begins").is_not_null()).all().over(PART)
+    passes = passes.filter(chunked & (pl.col("chunk") > 0).any().over(PART)).drop("begins", "count")
     ops = ops.join(passes, on=on, how="left", nulls_equal=True, maintain_order="left")
     return ops.with_columns(pl.col("chunk").fill_null(0), micro_batch=pl.coalesce("number", "micro_batch"))
 

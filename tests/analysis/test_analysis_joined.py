@@ -1,0 +1,137 @@
+"""Traces that are costed together have the answers that each has alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import draws
+import kernelscope as ks
+from events import Events
+from kernelscope import _traceparse, analysis
+from kernelscope.analysis.costs import together
+from kernelscope.analysis.costs.limits import limited_work
+from kernelscope.analysis.ranks.joined import PART, joined
+from kernelscope.schema import TABLES
+from oracles.traces import SHARED
+from twin import drawn
+
+RECORDED = sorted(Path(__file__).parents[1].joinpath("recorded").glob("**/*.json.gz"))
+REAL = [path for path in sorted(SHARED.glob("traces/**/*")) if path.is_file()]
+_FIGURES = (
+    "pieces", "device_ns", "shares", "flops", "bytes_read", "bytes_written", "attainable_ns", "saveable_ns",
+    "tensor_core_ns", "missed_ns",
+)  # fmt: skip
+_KEYS = (
+    "name", "model", "status", "kernel", "stream", "device", "step", "step_place", "bound", "limit_type",
+    "flag", "is_again",
+)  # fmt: skip
+
+
+def sums(table: pl.DataFrame) -> pl.DataFrame:
+    """What a table of limits says, in any order."""
+    is_again = (pl.col("by_phase") == "recompute").fill_null(value=False)
+    place = pl.when(pl.col("step").is_not_null()).then("step_place")
+    table = table.with_columns(pl.col(pl.Categorical).cast(pl.String), is_again=is_again, step_place=place)
+    return table.group_by(_KEYS).agg(pl.col(_FIGURES).sum()).sort(_KEYS, nulls_last=True)
+
+
+def of_each(traces: Sequence[ks.Trace]) -> list[pl.DataFrame]:
+    return [together.by_phase(trace, limited_work(trace)) for trace in traces]
+
+
+def same(found: Sequence[pl.DataFrame], expected: Sequence[pl.DataFrame]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert_frame_equal(sums(one), sums(other), rel_tol=1e-9)
+
+
+def read(paths: Sequence[Path]) -> list[ks.Trace]:
+    """The trace of each rank in files of any format; other files are passed over."""
+    traces: list[ks.Trace] = []
+    for path in paths:
+        try:
+            trace = ks.read(path)
+        except ks.NotATraceError:
+            continue
+        traces += trace.parts or (trace,)
+    return traces
+
+
+@pytest.mark.parametrize("paths", [RECORDED, REAL], ids=["recorded", "real"])
+def test_traces_of_all_kinds_are_costed_as_alone(paths: list[Path]) -> None:
+    traces = read(paths)
+    if not traces:
+        pytest.skip("the real traces of ../shared are not here")
+    same(together.limits_by_phase(traces, {}), of_each(traces))
+
+
+@settings(max_examples=draws.count(10, 300), deadline=None)
+@given(st.lists(drawn.traces(), min_size=2, max_size=4))
+def test_drawn_traces_are_costed_as_alone(events: list[Events]) -> None:
+    with TemporaryDirectory() as folder:
+        traces = [one.read(Path(folder)) for one in events]
+    same(together.limits_by_phase(traces, {}), of_each(traces))
+    same(together.limits_by_phase(traces[:1] * 2, {}), of_each(traces[:1] * 2))
+
+
+def test_numbers_of_joined_traces_are_their_own(tmp_path: Path) -> None:
+    events = Events()
+    events.annotation("ProfilerStep#7", 1, 100)
+    events.op("aten::mm", 5, 20)
+    events.call(10, 5, 1)
+    events.kernel("gemm", 30, 40, 1)
+    trace = events.read(tmp_path)
+    whole, strides = joined([trace, trace], ("ops", "launches", "gpu_ops", "steps"))
+    assert whole.gpu_ops["device"].n_unique() == whole.steps["step"].n_unique() == 2
+    assert whole.ops["row"].n_unique() == 2 * trace.ops.height
+    assert whole.steps["step"].to_list() == [7, 7 + strides["step"]]
+    assert whole.threads.is_empty()
+    for part in range(2):
+        work = whole.gpu_ops.filter(pl.col(PART) == part)
+        op = whole.ops.filter(pl.col("row") == work["op_row"][0])
+        assert op[PART].to_list() == [part]
+        assert op["name"].to_list() == ["aten::mm"]
+        assert work["step"].to_list() == whole.steps.filter(pl.col(PART) == part)["step"].to_list()
+
+
+def job(folder: Path) -> list[ks.Trace]:
+    """Ranks that recompute, of which some have other GPUs."""
+    written, _ = _traceparse.write_demo_training(
+        folder / "traces", parallel="tp=2,pp=2,dp=2", recompute="selective", seed=3, steps=2, layers=2
+    )
+    return [ks.read(path) for path, _ in written]
+
+
+def test_utilisation_of_a_lake_is_that_of_its_ranks(tmp_path: Path) -> None:
+    traces = job(tmp_path)
+    ks.batch.run(tmp_path / "traces", tmp_path / "lake")
+    options: dict[str, Any] = {"gpu": "h100-sxm5"}
+    found = analysis.efficiency(ks.scan(tmp_path / "lake"), **options)
+    expected = [
+        analysis.efficiency(trace, **options).select(
+            pl.lit(trace.meta.rank, pl.Int64).alias("rank"), pl.all()
+        )
+        for trace in traces
+    ]
+    assert_frame_equal(found, pl.concat(expected).sort("rank", maintain_order=True), rel_tol=1e-9)
+    assert (found["recompute_flops"] > 0).all()
+    assert found["step"].n_unique() == 2
+
+
+def test_costs_need_no_other_tables(tmp_path: Path) -> None:
+    trace = job(tmp_path)[0]
+    nothing: dict[str, Any] = {name: pl.DataFrame() for name in TABLES if name not in together.TABLES}
+    assert nothing
+    for one in (trace, *read(RECORDED)):
+        alone = replace(one, **nothing)
+        same(of_each([alone]), of_each([one]))
+        assert_frame_equal(analysis.efficiency(alone), analysis.efficiency(one))
