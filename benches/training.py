@@ -71,6 +71,7 @@ def _times(lake: Lake, executor: Executor | None) -> dict[str, tuple[float, int]
     questions: dict[str, Callable[[], Any]] = {
         "parallel_dimensions": partial(analysis.parallel_dimensions, lake),
         "rank_layout": partial(analysis.rank_layout, lake),
+        "training_phases": partial(analysis.training_phases, lake, executor=executor),
         "communication": partial(analysis.communication, lake, by=("dimension", "phase")),
         "pipeline_stages": partial(analysis.pipeline_stages, lake, executor=executor),
         "expert_layers": partial(analysis.expert_layers, lake, executor=executor),

@@ -53,16 +53,22 @@ def alone(tmp_path: Path) -> list[ks.Trace]:
     ]
 
 
+def merged(ranks: list[Events]) -> Events:
+    """The events of ranks in one file, as SGLang merges them."""
+    whole = Events()
+    whole.events = [
+        {**event, "pid": f"[{label}] {event['pid']}"}
+        for label, rank in zip(_LABELS, ranks, strict=True)
+        for event in copy.deepcopy(rank.events)
+    ]
+    whole.devices *= len(ranks)
+    return whole
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """One file of the same ranks, as SGLang merges them."""
-    merged = Events()
-    merged.events = []
-    for rank, label in enumerate(_LABELS):
-        for event in copy.deepcopy(one(rank).events):
-            merged.events.append({**event, "pid": f"[{label}] {event['pid']}"})
-    merged.devices *= 3
-    return merged.write(tmp_path / "merged" / "merged-server.trace.json")
+    """One file of the same ranks."""
+    return merged([one(rank) for rank in range(3)]).write(tmp_path / "merged" / "merged-server.trace.json")
 
 
 def unlike(frame: pl.DataFrame) -> pl.DataFrame:
@@ -95,6 +101,19 @@ def test_the_whole_has_a_column_of_ranks(path: Path, alone: list[ks.Trace]) -> N
     assert threads["rank"].equals(threads["rank_of_thread"])
     assert set(trace.ops["pid"]) == {7}
     assert trace.ops["row"].is_sorted()
+
+
+def test_threads_that_call_autograd_are_of_their_rank(tmp_path: Path) -> None:
+    rank = Events()
+    rank.annotation("ProfilerStep#1", 0, 200)
+    rank.op("aten::mm", 10, 20, Sequence_number=5, Fwd_thread_id=0)
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    rank.op(node, 60, 100, tid=8, Sequence_number=5, Fwd_thread_id=1)
+    trace = merged([rank] * 3).read(tmp_path)
+    called = trace.ops.drop_nulls("caller_track")
+    assert called["rank"].to_list() == [0, 1, 2]
+    callers = called.join(trace.threads, left_on="caller_track", right_on="track", suffix="_of_caller")
+    assert callers["rank"].equals(callers["rank_of_caller"])
 
 
 @pytest.mark.parametrize("rank", range(3))

@@ -153,13 +153,14 @@ def test_a_lake_gives_the_same_as_its_traces(parallel: str, tmp_path: Path) -> N
     answers = [
         analysis.pipeline_slots, analysis.pipeline_stages, analysis.expert_exchanges, analysis.expert_layers,
         analysis.expert_products, analysis.fsdp_collectives, analysis.fsdp_units, analysis.fsdp_steps,
+        analysis.training_phases,
     ]  # fmt: skip
     filled = 0
     for answer in answers:
         expected = answer(traces)
         assert answer(lake).equals(expected)
         filled += not expected.is_empty()
-    assert filled == {"fsdp=2": 3}.get(parallel, 5)
+    assert filled == {"fsdp=2": 4}.get(parallel, 6)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from kernelscope.schema import TABLES
 from kernelscope.trace import Trace
 
 RENAMED = {"collectives": {"rank": "group_rank"}}
@@ -33,11 +34,11 @@ def merge(ranks: Sequence[Trace]) -> Trace:
 def _joined(name: str, ranks: Sequence[Trace]) -> pl.DataFrame:
     """A table of all ranks."""
     frames: list[pl.DataFrame] = []
+    of_tracks = [column.name for column in TABLES[name].columns if column.role == "track"]
     tracks = 0
     for one in ranks:
         frame = one.tables[name].rename(RENAMED.get(name, {}))
-        if "track" in frame.columns:
-            frame = frame.with_columns(pl.col("track") + tracks)
+        frame = frame.with_columns(pl.col(column) + tracks for column in of_tracks)
         frames.append(frame.select(pl.lit(one.meta.rank, pl.Int32()).alias("rank"), pl.all()))
         tracks += one.threads.height
     joined = pl.concat(frames)

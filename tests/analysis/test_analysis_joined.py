@@ -1,4 +1,4 @@
-"""Traces that are costed together have the answers that each has alone."""
+"""Traces that are joined have the answers that each has alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from events import Events
 from kernelscope import _traceparse, analysis
 from kernelscope.analysis.costs import together
 from kernelscope.analysis.costs.limits import limited_work
+from kernelscope.analysis.ranks.cluster import Window
 from kernelscope.analysis.ranks.joined import PART, joined
+from kernelscope.analysis.training import phases
 from kernelscope.schema import TABLES
 from oracles.traces import SHARED
 from twin import drawn
@@ -66,21 +68,33 @@ def read(paths: Sequence[Path]) -> list[ks.Trace]:
     return traces
 
 
+def same_phases(traces: Sequence[ks.Trace]) -> None:
+    for by in (["phase"], ["step", "micro_batch", "phase"], ["module", "phase"]):
+        tasks = [(Window(place, 0, 0, trace),) for place, trace in enumerate(traces)]
+        found = phases._of_share(tasks, traces, by)
+        for place, trace in enumerate(traces):
+            alone = analysis.training_phases(trace, by=by).drop("device_share")
+            own = found.filter(rank=place).select(alone.columns)
+            assert_frame_equal(own, alone, check_row_order=False)
+
+
 @pytest.mark.parametrize("paths", [RECORDED, REAL], ids=["recorded", "real"])
-def test_traces_of_all_kinds_are_costed_as_alone(paths: list[Path]) -> None:
+def test_traces_of_all_kinds_are_joined(paths: list[Path]) -> None:
     traces = read(paths)
     if not traces:
         pytest.skip("the real traces of ../shared are not here")
     same(together.limits_by_phase(traces, {}), of_each(traces))
+    same_phases(traces)
 
 
 @settings(max_examples=draws.count(10, 300), deadline=None)
 @given(st.lists(drawn.traces(), min_size=2, max_size=4))
-def test_drawn_traces_are_costed_as_alone(events: list[Events]) -> None:
+def test_drawn_traces_are_joined(events: list[Events]) -> None:
     with TemporaryDirectory() as folder:
         traces = [one.read(Path(folder)) for one in events]
     same(together.limits_by_phase(traces, {}), of_each(traces))
     same(together.limits_by_phase(traces[:1] * 2, {}), of_each(traces[:1] * 2))
+    same_phases(traces)
 
 
 def test_numbers_of_joined_traces_are_their_own(tmp_path: Path) -> None:

@@ -133,13 +133,14 @@ class Lake:
         """The traces of finished entries: each file is opened once. Only ``tables`` have rows."""
         frames: list[dict[str, Any]] = [{} for _ in entries]
         places = [(entry.run, entry.rank, entry.window) for entry in entries]
+        scanned = {name: _scan_table(self.path, name, entries) for name in TABLES if name in tables}
+        wanted = [frame.select(*_schema(name), *PLACE) for name, frame in scanned.items()]
+        found = dict(zip(scanned, pl.collect_all(wanted), strict=True))
         for name in TABLES:
-            schema = _schema(name)
-            empty = pl.DataFrame(schema=schema)
+            empty = pl.DataFrame(schema=_schema(name))
             parts: Mapping[tuple[Any, ...], pl.DataFrame] = {}
-            if name in tables:
-                found = _scan_table(self.path, name, entries).select(*schema, *PLACE).collect()
-                parts = found.partition_by(*PLACE, as_dict=True, include_key=False)
+            if name in found:
+                parts = found[name].partition_by(*PLACE, as_dict=True, include_key=False)
             # Polars plans even a renaming of nothing.
             back = {there: here for here, there in RENAMED.get(name, {}).items()}
             for own, place in zip(frames, places, strict=True):

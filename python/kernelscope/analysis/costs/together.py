@@ -49,11 +49,12 @@ def _kind(trace: Trace) -> Hashable:
 
     None for a trace with operations of no GPU: only the GPU tells which trace an operation is from.
     """
-    if trace.gpu_ops["device"].null_count():
+    if trace.gpu_ops["device"].has_nulls():
         return None
-    names = operator_calls(with_replayed_ops(trace))["name"].unique().drop_nulls()
+    trace = with_replayed_ops(trace)
+    names = operator_calls(trace)["name"].unique().drop_nulls()
     return (
-        *(frame.is_empty() for frame in (trace.ops, trace.ranges, trace.gpu_ops, trace.captured_nodes)),
+        *(frame.is_empty() for frame in (trace.ops, trace.ranges, trace.gpu_ops)),
         trace.steps["step"].has_nulls(),
         frozenset(trace.devices.select(_DEVICE).rows()),
         frozenset(step_annotations(names).cast(pl.String)),
@@ -63,7 +64,7 @@ def _kind(trace: Trace) -> Hashable:
 def _of_kind(traces: Sequence[Trace], options: Mapping[str, Any]) -> list[pl.DataFrame]:
     if len(traces) == 1:
         return [by_phase(traces[0], limited_work(traces[0], **options))]
-    whole, strides = joined(traces, TABLES)
+    whole, strides = joined([with_replayed_ops(trace) for trace in traces], TABLES)
     table = by_phase(whole, limited_work(whole, **options))
     parts = whole.gpu_ops.select("device", PART).unique("device")
     of_part = table.join(parts, on="device", maintain_order="left").partition_by(PART, as_dict=True)

@@ -41,10 +41,10 @@ from kernelscope.meta import PLACES, places_of
 from kernelscope.schema import TABLES
 from kernelscope.trace import Trace, every_rank
 
-RANKS_AT_ONCE = {"events": 64, "calls": 4096, "windows": 64}
+RANKS_AT_ONCE = {"events": 64, "calls": 4096, "windows": 128}
 """Number of ranks of a lake in memory at a time: columns of their tables, communication, or whole windows."""
 
-ROWS_AT_ONCE = {"events": 4_000_000, "calls": 400_000, "windows": 200_000}
+ROWS_AT_ONCE = {"events": 4_000_000, "calls": 400_000, "windows": 400_000}
 """Maximum number of events (or calls) of these ranks' traces, if there are several ranks: about 200 MB."""
 
 RANK_SCHEMA: dict[str, pl.DataType] = {

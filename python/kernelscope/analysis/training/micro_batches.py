@@ -7,6 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import innermost, nest
 from kernelscope.analysis.grouping import gather_rows
+from kernelscope.analysis.ranks.joined import PART
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -43,25 +44,19 @@ def micro_batches(trace: Trace) -> pl.DataFrame:
     A backward pass and the forward operators that it differentiates are one micro-batch. Forward operators
     without a gradient belong to the micro-batch of the operators after them, or else before them. Annotations
     that name micro-batches, as pipeline schedules do, decide first. Numbers start again after an optimizer.
+    Each part of a joined trace has numbers of its own.
 
     Columns: ``micro_batch`` (from 0 in each step; null for none), ``stage`` (of a pipeline, if an annotation
         names it), ``is_weight`` (whether its annotation is for gradients of weights alone), ``is_pass``
         (whether it is inside a node, or inside a forward operator with a gradient).
     """
-    return batches_of(trace.ops.with_columns(part=0))
-
-
-def batches_of(ops: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows of :func:`micro_batches` for the operators of several traces.
-
-    ``part`` says of which trace each is. No two have the same number of a row or a track.
-    """
-    ops = ops.select(
-        "part", "row", "track", "start_ns", "sequence", "forward_row", "step", "is_annotation", "name",
+    ops = trace.ops.select(
+        PART if PART in trace.ops.columns else pl.lit(0).alias(PART),
+        "row", "track", "start_ns", "sequence", "forward_row", "step", "is_annotation", "name",
         "activity", "phase",
         pl.col("dur_ns").fill_null(0),
         caller=pl.coalesce("caller_track", "track"),
-        around=gather_rows(ops["parent_row"], ops, "phase")["phase"],
+        around=gather_rows(trace.ops["parent_row"], trace.ops, "phase")["phase"],
     )  # fmt: skip
     labels = _labels(ops)
     runs = _numbered(ops, _engine_runs(ops), labels)
@@ -120,7 +115,7 @@ def _engine_runs(ops: pl.DataFrame) -> pl.DataFrame:
     The thread that calls it waits until it is done, or runs nodes, too. So what else begins on that thread
     divides two runs, and so does a node that is younger than all before.
 
-    Columns: ``part``, ``track``, ``caller``, ``start_ns``, ``end_ns``, ``step``, ``forward_row`` and ``run``.
+    Columns: ``PART``, ``track``, ``caller``, ``start_ns``, ``end_ns``, ``step``, ``forward_row`` and ``run``.
         Order: by caller and start.
     """
     is_root = in_backward() & ~pl.col("is_annotation") & ~in_backward("around").fill_null(value=False)
@@ -137,7 +132,7 @@ def _engine_runs(ops: pl.DataFrame) -> pl.DataFrame:
     begins = is_first | is_divided | (pl.col("sequence") > youngest).fill_null(value=False)
     end = pl.col("start_ns") + pl.col("dur_ns")
     return roots.select(
-        "part", "track", "caller", "start_ns", "step", "forward_row", end_ns=end, run=begins.cum_sum()
+        PART, "track", "caller", "start_ns", "step", "forward_row", end_ns=end, run=begins.cum_sum()
     )
 
 
@@ -156,7 +151,7 @@ def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl
         runs.with_columns(began=began)
         .group_by("group", maintain_order=True)
         .agg(
-            pl.col("part", "step").first(),
+            pl.col(PART, "step").first(),
             pl.col("label").drop_nulls().first(),
             began=pl.coalesce(pl.col("began").min(), pl.col("start_ns").min()),
             start_ns=pl.col("start_ns").min(),
@@ -164,9 +159,9 @@ def _numbered(ops: pl.DataFrame, runs: pl.DataFrame, labels: pl.DataFrame) -> pl
         .sort("start_ns")
     )
     updates = ops.filter(pl.col("activity") == "optimizer").sort("start_ns")
-    updates = updates.select("part", "start_ns", update=pl.int_range(pl.len()))
-    groups = groups.join_asof(updates, on="start_ns", by="part", check_sortedness=False).sort("began")
-    number = pl.int_range(pl.len(), dtype=pl.Int32).over("part", "step", "update")
+    updates = updates.select(PART, "start_ns", update=pl.int_range(pl.len()))
+    groups = groups.join_asof(updates, on="start_ns", by=PART, check_sortedness=False).sort("began")
+    number = pl.int_range(pl.len(), dtype=pl.Int32).over(PART, "step", "update")
     groups = groups.select("group", micro_batch=pl.coalesce("label", number))
     return runs.join(groups, on="group", how="left", maintain_order="left")
 

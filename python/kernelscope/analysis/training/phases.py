@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
 
 import polars as pl
 
 from kernelscope.analysis.call_tree import CallTree, innermost, nest
 from kernelscope.analysis.grouping import as_text, check_by, gather_rows, positions
+from kernelscope.analysis.ranks.cluster import Source, Window, each_share, one_trace, windows_of
+from kernelscope.analysis.ranks.joined import PART, joined
 from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.micro_batches import micro_batches
@@ -20,6 +24,8 @@ PHASES = (
 """In the order of a step."""
 
 _BY = ("phase", "micro_batch", "step", "module")
+_COUNTS = ("operators", "host_ns", "device_ns", "kernels")
+_TABLES = ("ops", "launches", "gpu_ops", "python", "ranges", "captured_ops", "captured_nodes")
 
 _MARKS = {
     "gradient_clipping": r"clip\w*grad|grad\w*[ _]norm",
@@ -43,7 +49,9 @@ _PRODUCTS = ("aten::_foreach_mul_", "aten::mul_")
 """Operators with which ``torch.nn.utils.clip_grad_norm_`` measures gradients, and limits them."""
 
 
-def training_phases(trace: Trace, by: str | Sequence[str] = ("phase",)) -> pl.DataFrame:
+def training_phases(
+    source: Source, by: str | Sequence[str] = ("phase",), *, executor: Executor | None = None
+) -> pl.DataFrame:
     """Time of host and GPU in each phase of training.
 
     ``by`` accepts ``phase``, ``micro_batch``, ``step`` and ``module``. The phases are ``forward``,
@@ -52,38 +60,60 @@ def training_phases(trace: Trace, by: str | Sequence[str] = ("phase",)) -> pl.Da
     ranges name. Clipping also shows in norms between the backward pass and the step of the optimizer.
     Micro-batches have numbers from 0 in each step: a backward pass and the forward operators that it
     differentiates. Recomputation inside a kernel of torch.compile counts for the phase of the kernel.
+    ``source`` is a trace, or a list of traces or a lake of many ranks. An ``executor`` reads several ranks at
+    once.
 
     Columns: the columns of ``by`` (null for GPU operations without an operator); ``operators`` (calls of
         operators and annotations), ``host_ns`` (own time of these, without steps), ``device_ns`` (GPU
-        operations that they launched), ``device_share`` (of all GPU time) and ``kernels``.
+        operations that they launched), ``device_share`` (of all GPU time) and ``kernels``. Of several ranks,
+        also ``rank``, at first, and shares of the GPU time of the rank.
     Units: ns; shares between 0 and 1. Concurrent operations are added, not merged.
-    Order: by phase, in the order of a step, and the other columns.
+    Order: by rank, by phase, in the order of a step, and the other columns.
     Raises: InvalidArgumentError: ``by`` contains something else.
     Example: ``training_phases(trace, by=("phase", "micro_batch"))``
     """
     columns = check_by(by, _BY)
-    trace = with_replayed_ops(trace)
-    ops = phased(trace)
-    if "micro_batch" in columns:
-        ops = ops.with_columns(micro_batches(trace)["micro_batch"])
-    ops = ops.select("row", "host_ns", *columns)
-    host = ops.group_by(columns).agg(operators=pl.len().cast(pl.Int64), host_ns=pl.col("host_ns").sum())
-    work = trace.gpu_ops.select("op_row", "dur_ns", is_kernel=pl.col("kind") == "kernel")
-    place = positions(ops["row"], work["op_row"])
-    work = pl.concat([work, ops.select(columns)[place]], how="horizontal")
-    device = work.group_by(columns).agg(
-        device_ns=pl.col("dur_ns").sum(), kernels=pl.col("is_kernel").sum().cast(pl.Int64)
-    )
-    table = host.join(device, on=columns, how="full", coalesce=True, nulls_equal=True)
-    counts = ("operators", "host_ns", "device_ns", "kernels")
-    table = table.with_columns(pl.col(counts).fill_null(0))
-    total = int(table["device_ns"].sum())
-    table = as_text(table).select(
-        *columns, "operators", "host_ns", "device_ns", device_share=pl.col("device_ns") / (total or None),
-        kernels="kernels",
-    )  # fmt: skip
+    trace = one_trace(source)
+    total = pl.col("device_ns").sum()
+    if trace is not None:
+        table = _sums(with_replayed_ops(trace), columns)
+    else:
+        tasks = [(window,) for window in windows_of(source)]
+        found = each_share(partial(_of_share, by=columns), tasks, tables=_TABLES, executor=executor)
+        columns, total = ["rank", *columns], total.over("rank")
+        # A rank may have several windows.
+        table = pl.concat(found).group_by(columns).agg(pl.col(_COUNTS).sum())
+    share = pl.col("device_ns") / pl.when(total > 0).then(total)
+    table = table.select(*columns, "operators", "host_ns", "device_ns", device_share=share, kernels="kernels")
     order = [pl.col(c).cast(pl.Enum(PHASES)) if c == "phase" else pl.col(c) for c in columns]
     return table.sort(*order, nulls_last=True)
+
+
+def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace], by: list[str]) -> pl.DataFrame:
+    """The sums of some windows, with the rank of each."""
+    whole, strides = joined([with_replayed_ops(trace) for trace in traces], _TABLES)
+    ranks = pl.Series("rank", [window.rank for (window,) in tasks], pl.Int64)
+    found = _sums(whole, by, (PART,))
+    if "step" in by:
+        found = found.with_columns(pl.col("step") - pl.col(PART) * strides["step"])
+    return found.with_columns(ranks.gather(found[PART]))
+
+
+def _sums(trace: Trace, by: list[str], keys: tuple[str, ...] = ()) -> pl.DataFrame:
+    """The figures of :func:`training_phases` by the columns ``by``, and by columns ``keys`` of all tables."""
+    ops = phased(trace)
+    if "micro_batch" in by:
+        ops = ops.with_columns(micro_batches(trace)["micro_batch"])
+    ops = ops.select("row", "host_ns", *by).hstack(trace.ops.select(keys))
+    host = ops.group_by(*keys, *by).agg(operators=pl.len().cast(pl.Int64), host_ns=pl.col("host_ns").sum())
+    work = trace.gpu_ops.select(*keys, "op_row", "dur_ns", is_kernel=pl.col("kind") == "kernel")
+    place = positions(ops["row"], work["op_row"])
+    work = pl.concat([work, ops.select(by)[place]], how="horizontal")
+    device = work.group_by(*keys, *by).agg(
+        device_ns=pl.col("dur_ns").sum(), kernels=pl.col("is_kernel").sum().cast(pl.Int64)
+    )
+    table = host.join(device, on=[*keys, *by], how="full", coalesce=True, nulls_equal=True)
+    return as_text(table.with_columns(pl.col(_COUNTS).fill_null(0)))
 
 
 @per_trace

@@ -15,7 +15,7 @@ from kernelscope.analysis.ranks.joined import PART, joined
 from kernelscope.analysis.ranks.stragglers import rank_steps
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
-from kernelscope.analysis.training.micro_batches import batches_of
+from kernelscope.analysis.training.micro_batches import micro_batches
 from kernelscope.trace import Trace
 
 _SLOTS = {
@@ -95,7 +95,7 @@ def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace]) -> pl.Dat
     """The slots of some windows, each on the clock of its rank, with the ``chunk`` of the model."""
     whole, strides = joined(traces, _TABLES)
     columns = (PART, "row", "step", "activity", "phase", "module", "start_ns", "dur_ns")
-    ops = whole.ops.select(columns).hstack(batches_of(whole.ops))
+    ops = whole.ops.select(columns).hstack(micro_batches(whole))
     computes = ~pl.col("is_communication").fill_null(value=False)
     work = whole.gpu_ops.filter(computes).select("op_row", "start_ns", "dur_ns")
     weight = pl.when("is_weight").then(pl.lit("weight")).otherwise(pl.lit("backward"))
