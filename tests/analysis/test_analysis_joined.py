@@ -18,7 +18,7 @@ import draws
 import kernelscope as ks
 from events import Events
 from kernelscope import _traceparse, analysis
-from kernelscope.analysis.costs import together
+from kernelscope.analysis.costs import achieved, together
 from kernelscope.analysis.costs.limits import limited_work
 from kernelscope.analysis.ranks.cluster import Window
 from kernelscope.analysis.ranks.joined import PART, joined
@@ -47,6 +47,19 @@ def sums(table: pl.DataFrame) -> pl.DataFrame:
     return table.group_by(_KEYS).agg(pl.col(_FIGURES).sum()).sort(_KEYS, nulls_last=True)
 
 
+def of_all(traces: Sequence[ks.Trace]) -> list[pl.DataFrame]:
+    """The limits of each trace, as they are found together, with its own numbers."""
+    found: dict[int, pl.DataFrame] = {}
+    for places, (whole, strides), table in together.limits_by_phase(traces, {}):
+        for part, place in enumerate(places):
+            first = int((whole.steps[PART] < part).sum())
+            found[place] = table.filter(pl.col(PART) == part).with_columns(
+                *(pl.col(kind) - part * strides[kind] for kind in ("device", "step")),
+                pl.col("step_place") - first,
+            )
+    return [found[place] for place in range(len(traces))]
+
+
 def of_each(traces: Sequence[ks.Trace]) -> list[pl.DataFrame]:
     return [together.by_phase(trace, limited_work(trace)) for trace in traces]
 
@@ -68,6 +81,14 @@ def read(paths: Sequence[Path]) -> list[ks.Trace]:
     return traces
 
 
+def same_utilisation(traces: Sequence[ks.Trace]) -> None:
+    tasks = [(Window(place, 0, 0, trace),) for place, trace in enumerate(traces)]
+    found = achieved._of_share(tasks, traces, {}, None)
+    for place, trace in enumerate(traces):
+        own = found.filter(rank=place).drop("rank")
+        assert_frame_equal(own, analysis.efficiency(trace), rel_tol=1e-9)
+
+
 def same_phases(traces: Sequence[ks.Trace]) -> None:
     for by in (["phase"], ["step", "micro_batch", "phase"], ["module", "phase"]):
         tasks = [(Window(place, 0, 0, trace),) for place, trace in enumerate(traces)]
@@ -83,7 +104,8 @@ def test_traces_of_all_kinds_are_joined(paths: list[Path]) -> None:
     traces = read(paths)
     if not traces:
         pytest.skip("the real traces of ../shared are not here")
-    same(together.limits_by_phase(traces, {}), of_each(traces))
+    same(of_all(traces), of_each(traces))
+    same_utilisation(traces)
     same_phases(traces)
 
 
@@ -92,8 +114,9 @@ def test_traces_of_all_kinds_are_joined(paths: list[Path]) -> None:
 def test_drawn_traces_are_joined(events: list[Events]) -> None:
     with TemporaryDirectory() as folder:
         traces = [one.read(Path(folder)) for one in events]
-    same(together.limits_by_phase(traces, {}), of_each(traces))
-    same(together.limits_by_phase(traces[:1] * 2, {}), of_each(traces[:1] * 2))
+    same(of_all(traces), of_each(traces))
+    same(of_all(traces[:1] * 2), of_each(traces[:1] * 2))
+    same_utilisation(traces)
     same_phases(traces)
 
 

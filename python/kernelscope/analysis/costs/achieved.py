@@ -13,6 +13,7 @@ from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.analysis.costs.together import TABLES, by_phase, limits_by_phase
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ranks.cluster import Source, Window, each_share, one_trace, windows_of
+from kernelscope.analysis.ranks.joined import PART, alone
 from kernelscope.analysis.steps.occurrences import step_places
 from kernelscope.analysis.steps.tokens import embedded_tokens
 from kernelscope.costs import ConventionName
@@ -147,23 +148,32 @@ def efficiency(
 def _of_share(
     tasks: Sequence[tuple[Window]], traces: Sequence[Trace], options: Mapping[str, Any], tokens: int | None
 ) -> pl.DataFrame:
-    tables = limits_by_phase(traces, options)
-    return pl.concat(
-        _of_steps(trace, table, tokens).select(pl.lit(window.rank, pl.Int64).alias("rank"), pl.all())
-        for (window,), trace, table in zip(tasks, traces, tables, strict=True)
+    ranks = pl.Series("rank", [window.rank for (window,) in tasks], pl.Int64)
+    found: list[pl.DataFrame] = []
+    for places, (whole, strides), table in limits_by_phase(traces, options):
+        rows = _of_steps(whole, table, len(places), tokens)
+        place = pl.Series("place", places, pl.Int32).gather(rows[PART])
+        step = pl.col("step") - pl.col(PART) * strides["step"]
+        found.append(rows.with_columns(step, place, ranks.gather(place)))
+    # In the order of the traces, each with its rows in order.
+    return (
+        pl.concat(found).sort("place", maintain_order=True).select("rank", pl.exclude("rank", "place", PART))
     )
 
 
 def step_efficiency(trace: Trace, limited: LimitedWork, tokens: int | None = None) -> pl.DataFrame:
     """Returns the rows of :func:`efficiency` for operations with known limits."""
-    return _of_steps(trace, by_phase(trace, limited), tokens)
+    table = by_phase(trace, limited).with_columns(pl.lit(0, pl.Int32).alias(PART))
+    return _of_steps(alone(trace).trace, table, 1, tokens).drop(PART)
 
 
-def _of_steps(trace: Trace, work: pl.DataFrame, tokens: int | None) -> pl.DataFrame:
-    """The rows of :func:`efficiency` for a table of :func:`by_phase`."""
+def _of_steps(trace: Trace, work: pl.DataFrame, parts: int, tokens: int | None) -> pl.DataFrame:
+    """The rows of :func:`efficiency` for a joined trace of so many ``parts``, with ``PART``.
+
+    ``work`` is its table of :func:`by_phase`.
+    """
     place = pl.int_range(pl.len(), dtype=pl.UInt32).alias("step_place")
-    steps = trace.steps.with_columns(place).filter(~pl.col("is_partial"))
-    marked = steps.filter(pl.col("step").is_not_null())
+    steps = trace.steps.with_columns(place).filter(~pl.col("is_partial") & pl.col("step").is_not_null())
     is_known = pl.col("flops").is_not_null().any()
     recomputed = pl.col("flops").filter(pl.col("by_phase") == "recompute")
     sums = [
@@ -171,52 +181,64 @@ def _of_steps(trace: Trace, work: pl.DataFrame, tokens: int | None) -> pl.DataFr
         pl.when(is_known).then(pl.col("flops").sum()).alias("flops"),
         pl.when(is_known).then(recomputed.sum()).alias("recompute_flops"),
     ]
-    if marked.height:
-        times = trace.gpu_ops.group_by(step_places(trace).alias("step_place"))
-        times = times.agg(device_ns=pl.col("dur_ns").sum())
-        table = (
-            steps.select("step", "name", "start_ns", "total_ns", "step_place", "tokens")
-            .join(times, on="step_place", how="left")
-            .join(work.group_by("step_place").agg(sums), on="step_place", how="left")
-            .with_columns(pl.col("device_ns", "_known_ns").fill_null(0))
+    of_gpu = pl.col("dur_ns").sum().alias("device_ns")
+    times = trace.gpu_ops.group_by(step_places(trace).alias("step_place")).agg(of_gpu)
+    marked = (
+        steps.select(PART, "step", "name", "start_ns", "total_ns", "step_place", "tokens")
+        .join(times, on="step_place", how="left")
+        .join(work.group_by("step_place").agg(sums), on="step_place", how="left")
+        .with_columns(pl.col("name").cast(pl.String))
+        .drop("step_place")
+    )
+    whole = pl.DataFrame(
+        {PART: [part for part in range(parts) if part not in set(steps[PART])]}, {PART: pl.Int32}
+    )
+    unmarked = (
+        whole.join(_extents(trace), on=PART, how="left")
+        .join(trace.gpu_ops.group_by(PART).agg(of_gpu), on=PART, how="left")
+        .join(work.group_by(PART).agg(sums), on=PART, how="left")
+        .with_columns(
+            name=pl.lit("the whole trace"), step=pl.lit(None, pl.Int32), tokens=pl.lit(None, pl.Int64)
         )
-    else:
-        extent = trace.extent()
-        length = extent[1] - extent[0] if extent else None
-        table = work.select(sums).select(
-            pl.lit(None, pl.Int32).alias("step"),
-            pl.lit("the whole trace").alias("name"),
-            pl.lit(extent[0] if extent else None, pl.Int64).alias("start_ns"),
-            pl.lit(length, pl.Int64).alias("total_ns"),
-            pl.lit(None, pl.Int64).alias("tokens"),
-            pl.lit(trace.gpu_ops["dur_ns"].sum(), pl.Int64).alias("device_ns"),
-            "_known_ns",
-            "flops",
-            "recompute_flops",
-        )
-    table = _with_tokens(trace, table, tokens)
-    rate, dtype, count = _denominator(trace, work)
+    )
+    table = pl.concat([marked, unmarked.select(marked.columns)])
+    table = table.with_columns(pl.col("device_ns", "_known_ns").fill_null(0))
+    table = _with_tokens(trace, table, tokens).join(_denominators(trace, work), on=PART, how="left")
     per_s = pl.when(pl.col("total_ns") > 0).then(1e9 / pl.col("total_ns"))
     speed = pl.col("flops") * per_s
     model_speed = (pl.col("flops") - pl.col("recompute_flops")) * per_s
     share = pl.when(pl.col("device_ns") > 0).then(100.0 * pl.col("_known_ns") / pl.col("device_ns"))
-    return table.sort("start_ns", "step").select(
+    gpus = pl.col("gpus").fill_null(0)
+    return table.sort(PART, "start_ns", "step").select(
+        PART,
         "step",
-        pl.col("name").cast(pl.String),
+        "name",
         "total_ns",
         "device_ns",
         share.alias("known_pct"),
         pl.col("flops", "recompute_flops").round().cast(pl.Int64, strict=False),
         speed.alias("flops_per_s"),
-        (100.0 * model_speed / pl.lit(rate, pl.Float64)).alias("mfu_pct"),
-        (100.0 * speed / pl.lit(rate, pl.Float64)).alias("hfu_pct"),
-        pl.lit(rate, pl.Float64).alias("peak_flops_per_s"),
-        pl.lit(dtype, pl.String).alias("peak_type"),
-        pl.lit(count, pl.Int64).alias("gpus"),
-        (model_speed / pl.lit(count or None, pl.Int64)).alias("model_flops_per_s_per_gpu"),
+        (100.0 * model_speed / pl.col("peak_flops_per_s")).alias("mfu_pct"),
+        (100.0 * speed / pl.col("peak_flops_per_s")).alias("hfu_pct"),
+        "peak_flops_per_s",
+        "peak_type",
+        gpus.alias("gpus"),
+        (model_speed / pl.when(gpus > 0).then(gpus)).alias("model_flops_per_s_per_gpu"),
         "tokens",
         (pl.col("tokens") * per_s).alias("tokens_per_s"),
     )
+
+
+def _extents(trace: Trace) -> pl.DataFrame:
+    """Start and length of each part of a joined trace, as ``Trace.extent`` has them."""
+    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
+    work, ranges = (
+        pl.concat([frame.select(PART, "start_ns", end_ns=end) for frame in frames])
+        .group_by(PART)
+        .agg(pl.col("start_ns").min(), total_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
+        for frames in ((trace.ops, trace.launches, trace.gpu_ops), (trace.ranges,))
+    )
+    return pl.concat([work, ranges.join(work, on=PART, how="anti")])
 
 
 def _with_tokens(trace: Trace, steps: pl.DataFrame, tokens: int | None) -> pl.DataFrame:
@@ -224,27 +246,30 @@ def _with_tokens(trace: Trace, steps: pl.DataFrame, tokens: int | None) -> pl.Da
     if tokens is not None:
         return steps.with_columns(tokens=pl.lit(tokens, pl.Int64))
     embedded = embedded_tokens(trace)
-    if steps["step"].null_count():
-        return steps.with_columns(tokens=pl.lit(embedded["tokens"].sum() or None, pl.Int64))
-    steps = steps.join(embedded, on="step", how="left", suffix="_embedded", maintain_order="left")
+    of_part = embedded.group_by(PART).agg(in_part=pl.col("tokens").sum())
+    steps = steps.join(embedded.rename({"tokens": "in_step"}), on=[PART, "step"], how="left")
+    steps = steps.join(of_part, on=PART, how="left")
     # The steps of one number cannot be told apart.
-    embedded_once = pl.when(~pl.col("step").is_duplicated()).then("tokens_embedded")
-    return steps.with_columns(tokens=pl.col("tokens").fill_null(embedded_once))
+    in_step = pl.when(~pl.struct(PART, "step").is_duplicated()).then("in_step")
+    in_part = pl.when(pl.col("in_part") > 0).then("in_part")
+    found = pl.when(pl.col("step").is_null()).then(in_part).otherwise(pl.coalesce("tokens", in_step))
+    return steps.with_columns(tokens=found)
 
 
-def _denominator(trace: Trace, work: pl.DataFrame) -> tuple[float | None, str | None, int]:
-    """The peak of all GPUs in the type that most FLOPs of products are in, that type, and how many GPUs."""
+def _denominators(trace: Trace, work: pl.DataFrame) -> pl.DataFrame:
+    """The peak of all GPUs of each part in the type that most FLOPs of its products are in.
+
+    Columns: ``PART``, ``peak_flops_per_s``, ``peak_type`` and ``gpus``. Parts without GPUs are left out.
+    """
     products = work.filter(
         pl.col("family").is_in(PRODUCTS) & (pl.col("flops") > 0) & pl.col("compute_peak").is_not_null()
     )
-    count = trace.gpu_ops["device"].drop_nulls().n_unique()
-    if products.is_empty():
-        return None, None, count
-    types = products.group_by("limit_type").agg(pl.col("flops").sum()).sort("flops", "limit_type")
-    dtype = types["limit_type"][-1]
-    rates = (
-        products.filter(pl.col("limit_type") == dtype).group_by("device").agg(pl.col("compute_peak").max())
-    )
+    types = products.group_by(PART, "limit_type").agg(pl.col("flops").sum()).sort("flops", "limit_type")
+    types = types.group_by(PART, maintain_order=True).agg(peak_type=pl.col("limit_type").last())
+    rates = products.join(types, left_on=[PART, "limit_type"], right_on=[PART, "peak_type"])
     # A GPU on which nothing of this type ran could have run it, too.
-    mean = rates["compute_peak"].mean()
-    return (float(mean) * count if isinstance(mean, float) else None), dtype, count
+    rates = rates.group_by(PART, "device").agg(pl.col("compute_peak").max())
+    rates = rates.group_by(PART).agg(pl.col("compute_peak").mean())
+    gpus = trace.gpu_ops.group_by(PART).agg(gpus=pl.col("device").drop_nulls().n_unique().cast(pl.Int64))
+    found = gpus.join(types, on=PART, how="left").join(rates, on=PART, how="left")
+    return found.select(PART, "peak_type", "gpus", peak_flops_per_s=pl.col("compute_peak") * pl.col("gpus"))

@@ -1,6 +1,7 @@
 """Joins small traces into one: a question about the whole takes little longer than about one of them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -13,6 +14,7 @@ PART = "part"
 
 _ROLES = {"row": "row", "link": "row", "track": "track"}
 _NAMED = ("device", "step")
+_KINDS = ("row", "track", *_NAMED)
 
 
 class Joined(NamedTuple):
@@ -42,13 +44,20 @@ def joined(traces: Sequence[Trace], tables: Collection[str]) -> Joined:
         heights = pl.Series([frame.height for frame in frames])
         part = pl.int_range(len(frames), dtype=pl.Int32, eager=True).repeat_by(heights).explode().drop_nulls()
         whole[name] = pl.concat(frames).with_columns(part.alias(PART))
-    strides = {kind: _stride(whole, kind) for kind in dict.fromkeys((*_ROLES.values(), *_NAMED))}
+    strides = {kind: _stride(whole, kind) for kind in _KINDS}
     for name in tables:
         whole[name] = whole[name].with_columns(
             (pl.col(column) + pl.col(PART).cast(pl.Int64) * strides[kind]).cast(whole[name].schema[column])
             for column, kind in _numbered(name).items()
         )
     return Joined(Trace(traces[0].meta, **whole), strides)
+
+
+def alone(trace: Trace) -> Joined:
+    """Returns a trace as the only part of a joined one, without copying it."""
+    part = pl.lit(0, pl.Int32).alias(PART)
+    whole = replace(trace, **{name: frame.with_columns(part) for name, frame in trace.tables.items()})
+    return Joined(whole, dict.fromkeys(_KINDS, 0))
 
 
 def _stride(whole: Mapping[str, pl.DataFrame], kind: str) -> int:
