@@ -22,6 +22,9 @@ V100 = {
     "numSms": 80,
 }
 
+GRADIENT = "autograd::engine::evaluate_function: MmBackward0"
+"""The node of autograd that runs the gradient of a product."""
+
 
 class Events:
     """Collects events; each method adds one."""
@@ -40,6 +43,11 @@ class Events:
         """An operator; keyword arguments are recorded with spaces for underscores."""
         recorded = {key.replace("_", " "): value for key, value in args.items()}
         self.add("cpu_op", name, ts, dur, tid=tid, args={"External id": next(self.ids), **recorded})
+
+    def differentiated(self, forward: tuple[float, float], backward: tuple[float, float]) -> None:
+        """An operator with a gradient, and the node of it on a thread of autograd: starts and durations."""
+        self.op("aten::mm", *forward, Sequence_number=5, Fwd_thread_id=0)
+        self.op(GRADIENT, *backward, tid=8, Sequence_number=5, Fwd_thread_id=1)
 
     def annotation(self, name: str, ts: float, dur: float) -> None:
         self.add("user_annotation", name, ts, dur, args={"External id": next(self.ids)})

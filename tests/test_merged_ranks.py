@@ -106,9 +106,7 @@ def test_the_whole_has_a_column_of_ranks(path: Path, alone: list[ks.Trace]) -> N
 def test_threads_that_call_autograd_are_of_their_rank(tmp_path: Path) -> None:
     rank = Events()
     rank.annotation("ProfilerStep#1", 0, 200)
-    rank.op("aten::mm", 10, 20, Sequence_number=5, Fwd_thread_id=0)
-    node = "autograd::engine::evaluate_function: MmBackward0"
-    rank.op(node, 60, 100, tid=8, Sequence_number=5, Fwd_thread_id=1)
+    rank.differentiated((10, 20), (60, 100))
     trace = merged([rank] * 3).read(tmp_path)
     called = trace.ops.drop_nulls("caller_track")
     assert called["rank"].to_list() == [0, 1, 2]

@@ -39,3 +39,4 @@ def test_lookup() -> None:
         schema.table("gpus")
     with pytest.raises(ks.errors.InvalidArgumentError, match=r"no column 'nane'.*name"):
         schema.table("ops").column("nane")
+    assert schema.table("ops").of_role("row", "track") == ["row", "track", "caller_track"]

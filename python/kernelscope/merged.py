@@ -34,7 +34,7 @@ def merge(ranks: Sequence[Trace]) -> Trace:
 def _joined(name: str, ranks: Sequence[Trace]) -> pl.DataFrame:
     """A table of all ranks."""
     frames: list[pl.DataFrame] = []
-    of_tracks = [column.name for column in TABLES[name].columns if column.role == "track"]
+    of_tracks = TABLES[name].of_role("track")
     tracks = 0
     for one in ranks:
         frame = one.tables[name].rename(RENAMED.get(name, {}))

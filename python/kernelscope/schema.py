@@ -47,6 +47,10 @@ class Table:
         known = ", ".join(column.name for column in self.columns)
         raise InvalidArgumentError(f"table {self.name!r} has no column {name!r}; it has {known}")
 
+    def of_role(self, *roles: str) -> list[str]:
+        """The names of the columns with one of ``roles``, in order."""
+        return [column.name for column in self.columns if column.role in roles]
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:

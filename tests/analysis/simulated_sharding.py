@@ -7,6 +7,8 @@ from typing import Any
 
 from simulated import Simulated
 
+from events import GRADIENT
+
 
 class Sharded(Simulated):
     """Steps of a job of FSDP on a GPU, which computes on stream 7 and communicates on others."""
@@ -106,9 +108,8 @@ class Sharded(Simulated):
 
             self.inside(f"FSDP::post_backward_reduce (layers.{unit})", launch)
 
-        name = "autograd::engine::evaluate_function: MmBackward0"
         number = {"Sequence_number": self.sequence, "Fwd_thread_id": 1}
-        self.inside(name, node, op=True, **number)
+        self.inside(GRADIENT, node, op=True, **number)
         self.sequence -= 1
         del self.ready[unit]
         self.early.discard(unit)

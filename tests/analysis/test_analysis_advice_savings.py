@@ -14,7 +14,7 @@ from simulated import Simulated
 from simulated_sharding import Sharded
 
 import kernelscope as ks
-from events import V100
+from events import GRADIENT, V100
 from kernelscope import analysis
 from kernelscope.analysis.advice.table import RULES
 from kernelscope.cli.main import main
@@ -271,7 +271,7 @@ def recomputing(program: Simulated, cause: bool) -> None:
         program.inside("MmBackward0", lambda: program.run("gemm", 600, op="aten::mm"), op=True, **node)
 
     program.inside("aten::mm", product, op=True, Sequence_number=program.sequence)
-    program.inside("autograd::engine::evaluate_function: MmBackward0", backward, op=True, **node)
+    program.inside(GRADIENT, backward, op=True, **node)
     held = {"Total Allocated": 8 * 2**30, "Total Reserved": 8 * 2**30}
     program.memory(program.now, 512, device_type=1)
     program.events[-1]["args"] |= held

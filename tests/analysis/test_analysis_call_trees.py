@@ -435,9 +435,7 @@ def test_a_module_that_two_others_call_has_a_row_in_each(tmp_path: Path) -> None
 def test_gradients_count_for_the_module_of_their_forward(tmp_path: Path) -> None:
     events = Modules()
     events.module("Net_0", 0, 100)
-    events.op("aten::mm", 10, 10, Sequence_number=5, Fwd_thread_id=0)
-    node = "autograd::engine::evaluate_function: MmBackward0"
-    events.op(node, 300, 30, tid=8, Sequence_number=5, Fwd_thread_id=1)
+    events.differentiated((10, 10), (300, 30))
     events.op("MmBackward0", 305, 20, tid=8, Sequence_number=5, Fwd_thread_id=1)
     events.op("aten::mm", 310, 10, tid=8)
     events.add("cuda_runtime", "cudaLaunchKernel", 312, 1, tid=8, args={"correlation": 9})

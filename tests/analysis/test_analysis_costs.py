@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import draws
 import kernelscope as ks
-from events import V100, Events
+from events import GRADIENT, V100, Events
 from kernelscope import analysis
 from kernelscope.analysis.costs.costed import set_apart
 from kernelscope.analysis.costs.work import count_operators, pair_pieces
@@ -456,7 +456,6 @@ def test_utilisation_of_a_step(tmp_path: Path) -> None:
     assert row["mfu_pct"] == pytest.approx(100 * flops / 500e-6 / 125e12)
 
 
-NODE = "autograd::engine::evaluate_function: MmBackward0"
 WORDS = {"Input_Dims": [[32000, 64], [4, 128]], "Input_type": ["float", "long int"]}
 PLACES = {"Input_Dims": [[128, 64], [1, 128]], "Input_type": ["float", "long int"]}
 
@@ -468,7 +467,7 @@ def recomputing() -> KernelTimes:
     for at, table in enumerate((WORDS, PLACES, WORDS)):
         e.op("aten::embedding", 1 + 2 * at, 1, Sequence_number=1 + at, **table)
     e.run("aten::mm", 10, [(TC, 100, 40)], Sequence_number=4, **SQUARE_MM)
-    e.op(NODE, 30, 50, Sequence_number=4, Fwd_thread_id=1)
+    e.op(GRADIENT, 30, 50, Sequence_number=4, Fwd_thread_id=1)
     e.op("aten::embedding", 31, 1, Sequence_number=5, **WORDS)
     e.run("aten::mm", 33, [(TC, 150, 40)], Sequence_number=6, **SQUARE_MM)
     e.run("aten::mm", 45, [(TC, 200, 40)], **SQUARE_MM)

@@ -10,7 +10,7 @@ import pytest
 
 import kernelscope as ks
 import nsys_database
-from events import Events
+from events import GRADIENT, Events
 from kernelscope import analysis
 from kernelscope.analysis.dependencies.table import BY
 from kernelscope.check import check
@@ -161,16 +161,14 @@ def test_a_copy_that_blocks_the_host(tmp_path: Path) -> None:
 def test_the_backward_pass_is_on_the_path(tmp_path: Path) -> None:
     events = Events()
     events.annotation("ProfilerStep#1", 0, 200)
-    events.op("aten::mm", 10, 20, Sequence_number=5, Fwd_thread_id=0)
-    node = "autograd::engine::evaluate_function: MmBackward0"
-    events.op(node, 60, 100, tid=8, Sequence_number=5, Fwd_thread_id=1)
+    events.differentiated((10, 20), (60, 100))
     trace = events.read(tmp_path)
     assert trace.ops["caller_track"].drop_nulls().len() == 1
     assert short(analysis.critical_path(trace), trace) == [
         ("ProfilerStep#1", 10, "host", "host"),
         ("aten::mm", 20, "host", "host"),
-        (node, 30, "thread", "host"),
-        (node, 100, "host", "host"),
+        (GRADIENT, 30, "thread", "host"),
+        (GRADIENT, 100, "host", "host"),
         ("ProfilerStep#1", 40, "thread", "host"),
     ]
 
@@ -310,9 +308,7 @@ def test_modules_with_their_gradients(tmp_path: Path) -> None:
         if number:
             args["Python module id"] = 0
         events.add("python_function", name, at, dur, args=args)
-    events.op("aten::mm", 20, 20, Sequence_number=5, Fwd_thread_id=0)
-    node = "autograd::engine::evaluate_function: MmBackward0"
-    events.op(node, 100, 100, tid=8, Sequence_number=5, Fwd_thread_id=1)
+    events.differentiated((20, 20), (100, 100))
     events.op("aten::add", 300, 50)
     trace = events.read(tmp_path)
     assert trace.ops["module"].cast(pl.String).to_list() == ["Linear_0", "Linear_0", None]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
-from events import Events
+from events import GRADIENT, Events
 from kernelscope import analysis
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded/gloo"
@@ -235,7 +235,7 @@ def test_operators_hide_what_gloo_does_meanwhile(tmp_path: Path) -> None:
     host = Host()
     host.hand_over("allreduce_", 100, [[[3]], []])
     host.gloo("all_reduce", 110, 100, [[3]])
-    host.op("autograd::engine::evaluate_function: MmBackward0", 120, 80)
+    host.op(GRADIENT, 120, 80)
     host.op("aten::mm", 130, 20)
     host.op("_c10d_functional::wait_tensor", 160, 30)
     host.op("aten::mm", 200, 50, tid=8)

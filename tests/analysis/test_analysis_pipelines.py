@@ -12,6 +12,7 @@ import pytest
 from many_ranks import Rank
 
 import kernelscope as ks
+from events import GRADIENT
 from kernelscope import analysis
 from kernelscope.analysis.training import pipelines
 
@@ -143,8 +144,7 @@ def simulated(folder: Path, count: int, lengths: dict[str, list[float]]) -> list
             if direction == "forward":
                 one.add("cpu_op", "aten::mm", ts, 6, **{"Sequence number": batch + 1})
             else:
-                name = "autograd::engine::evaluate_function: MmBackward0"
-                one.add("cpu_op", name, ts, 6, **{"Sequence number": batch + 1, "Fwd thread id": 1})
+                one.add("cpu_op", GRADIENT, ts, 6, **{"Sequence number": batch + 1, "Fwd thread id": 1})
                 one.add("cpu_op", "aten::mm", ts + 1, 4)
             start = 1000 + begins[place, direction, batch]
             one.kernel(start, lengths[direction][place], launched=ts + 2)

@@ -15,7 +15,7 @@ from many_ranks import BASE_NS, Rank, training
 
 import draws
 import kernelscope as ks
-from events import Events
+from events import GRADIENT, Events
 from kernelscope import _traceparse, analysis
 from kernelscope.analysis.ranks.cluster import Cluster, cluster_of
 from kernelscope.analysis.ranks.collective_calls import CALL_SCHEMA
@@ -214,7 +214,7 @@ def grouped_job() -> Rank:
     pair = {"Process_Group_Name": "1", "Process_Group_Ranks": "[0, 1]", "Group_size": 2}
     job.add("cpu_op", "aten::linear", 10, 10, **{"Sequence number": 1})
     job.collective(100, 40, launched=12, **pair)
-    job.add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 30, 20)
+    job.add("cpu_op", GRADIENT, 30, 20)
     job.collective(200, 50, launched=32)
     job.collective(300, 60, launched=34, **pair)
     job.kernel(90, 20, launched=60)

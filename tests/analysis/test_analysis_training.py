@@ -9,11 +9,10 @@ import polars as pl
 import pytest
 
 import kernelscope as ks
-from events import Events
+from events import GRADIENT, Events
 from kernelscope import analysis
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded/gloo"
-NODE = "autograd::engine::evaluate_function: MmBackward0"
 
 
 def counted(trace: ks.Trace, *by: str) -> dict[tuple[Any, ...], int]:
@@ -66,7 +65,7 @@ class Training(Events):
         self.op("aten::mm", ts + 3, 5, Sequence_number=number)
 
     def backward(self, ts: float, number: int, *, tid: int = 7) -> None:
-        self.op(NODE, ts, 8, tid=tid, Sequence_number=number, Fwd_thread_id=1)
+        self.op(GRADIENT, ts, 8, tid=tid, Sequence_number=number, Fwd_thread_id=1)
         self.op("aten::mm", ts + 1, 5, tid=tid)
 
     def batches(self, folder: Path, name: str = "aten::mm") -> list[tuple[float, int | None]]:

@@ -11,14 +11,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from events import V100, Events
+from events import GRADIENT, V100, Events
 
 NODE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 OPS = (
     "aten::mm", "aten::linear", "aten::add_", "c10d::allreduce_", "MmBackward0", "aten::copy_", NODE,
     "aten::gelu_backward", "CompiledFunction", "Scale",
 )  # fmt: skip
-GRADIENT = "autograd::engine::evaluate_function: MmBackward0"
 ANNOTATIONS = ("nccl:all_reduce", "Optimizer.step#SGD.step", "my range", "enumerate(DataLoader)#_BaseIter")
 KERNELS = (
     "sgemm",

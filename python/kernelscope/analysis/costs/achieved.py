@@ -13,7 +13,7 @@ from kernelscope.analysis.costs.peaks import PRODUCTS
 from kernelscope.analysis.costs.together import TABLES, by_phase, limits_by_phase
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ranks.cluster import Source, Window, each_share, one_trace, windows_of
-from kernelscope.analysis.ranks.joined import PART, alone
+from kernelscope.analysis.ranks.joined import PART, alone, part_of
 from kernelscope.analysis.steps.occurrences import step_places
 from kernelscope.analysis.steps.tokens import embedded_tokens
 from kernelscope.costs import ConventionName
@@ -150,11 +150,10 @@ def _of_share(
 ) -> pl.DataFrame:
     ranks = pl.Series("rank", [window.rank for (window,) in tasks], pl.Int64)
     found: list[pl.DataFrame] = []
-    for places, (whole, strides), table in limits_by_phase(traces, options):
-        rows = _of_steps(whole, table, len(places), tokens)
+    for places, whole, table in limits_by_phase(traces, options):
+        rows = _of_steps(whole.trace, table, [traces[place] for place in places], tokens)
         place = pl.Series("place", places, pl.Int32).gather(rows[PART])
-        step = pl.col("step") - pl.col(PART) * strides["step"]
-        found.append(rows.with_columns(step, place, ranks.gather(place)))
+        found.append(rows.with_columns(whole.own_numbers(rows["step"]), place, ranks.gather(place)))
     # In the order of the traces, each with its rows in order.
     return (
         pl.concat(found).sort("place", maintain_order=True).select("rank", pl.exclude("rank", "place", PART))
@@ -163,12 +162,13 @@ def _of_share(
 
 def step_efficiency(trace: Trace, limited: LimitedWork, tokens: int | None = None) -> pl.DataFrame:
     """Returns the rows of :func:`efficiency` for operations with known limits."""
-    table = by_phase(trace, limited).with_columns(pl.lit(0, pl.Int32).alias(PART))
-    return _of_steps(alone(trace).trace, table, 1, tokens).drop(PART)
+    table = by_phase(trace, limited)
+    table = table.with_columns(part_of(table))
+    return _of_steps(alone(trace).trace, table, [trace], tokens).drop(PART)
 
 
-def _of_steps(trace: Trace, work: pl.DataFrame, parts: int, tokens: int | None) -> pl.DataFrame:
-    """The rows of :func:`efficiency` for a joined trace of so many ``parts``, with ``PART``.
+def _of_steps(trace: Trace, work: pl.DataFrame, parts: Sequence[Trace], tokens: int | None) -> pl.DataFrame:
+    """The rows of :func:`efficiency` for a joined trace of ``parts``, with ``PART``.
 
     ``work`` is its table of :func:`by_phase`.
     """
@@ -183,25 +183,21 @@ def _of_steps(trace: Trace, work: pl.DataFrame, parts: int, tokens: int | None) 
     ]
     of_gpu = pl.col("dur_ns").sum().alias("device_ns")
     times = trace.gpu_ops.group_by(step_places(trace).alias("step_place")).agg(of_gpu)
-    marked = (
+    table = (
         steps.select(PART, "step", "name", "start_ns", "total_ns", "step_place", "tokens")
         .join(times, on="step_place", how="left")
         .join(work.group_by("step_place").agg(sums), on="step_place", how="left")
         .with_columns(pl.col("name").cast(pl.String))
         .drop("step_place")
     )
-    whole = pl.DataFrame(
-        {PART: [part for part in range(parts) if part not in set(steps[PART])]}, {PART: pl.Int32}
-    )
-    unmarked = (
-        whole.join(_extents(trace), on=PART, how="left")
-        .join(trace.gpu_ops.group_by(PART).agg(of_gpu), on=PART, how="left")
-        .join(work.group_by(PART).agg(sums), on=PART, how="left")
-        .with_columns(
-            name=pl.lit("the whole trace"), step=pl.lit(None, pl.Int32), tokens=pl.lit(None, pl.Int64)
+    unmarked = sorted({*range(len(parts))}.difference(steps[PART]))
+    if unmarked:
+        whole = (
+            _whole(parts, unmarked)
+            .join(trace.gpu_ops.group_by(PART).agg(of_gpu), on=PART, how="left")
+            .join(work.group_by(PART).agg(sums), on=PART, how="left")
         )
-    )
-    table = pl.concat([marked, unmarked.select(marked.columns)])
+        table = pl.concat([table, whole], how="diagonal")
     table = table.with_columns(pl.col("device_ns", "_known_ns").fill_null(0))
     table = _with_tokens(trace, table, tokens).join(_denominators(trace, work), on=PART, how="left")
     per_s = pl.when(pl.col("total_ns") > 0).then(1e9 / pl.col("total_ns"))
@@ -229,16 +225,12 @@ def _of_steps(trace: Trace, work: pl.DataFrame, parts: int, tokens: int | None) 
     )
 
 
-def _extents(trace: Trace) -> pl.DataFrame:
-    """Start and length of each part of a joined trace, as ``Trace.extent`` has them."""
-    end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
-    work, ranges = (
-        pl.concat([frame.select(PART, "start_ns", end_ns=end) for frame in frames])
-        .group_by(PART)
-        .agg(pl.col("start_ns").min(), total_ns=pl.col("end_ns").max() - pl.col("start_ns").min())
-        for frames in ((trace.ops, trace.launches, trace.gpu_ops), (trace.ranges,))
-    )
-    return pl.concat([work, ranges.join(work, on=PART, how="anti")])
+def _whole(parts: Sequence[Trace], unmarked: Sequence[int]) -> pl.DataFrame:
+    """Name, start and length of traces that count as one step, given by their positions in ``parts``."""
+    rows = [(part, *(parts[part].extent() or (None, None))) for part in unmarked]
+    whole = pl.DataFrame(rows, {PART: pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return whole.select(PART, "start_ns", total_ns=length, name=pl.lit("the whole trace"))
 
 
 def _with_tokens(trace: Trace, steps: pl.DataFrame, tokens: int | None) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 from kernelscope.analysis.costs.hints import step_annotations
 from kernelscope.analysis.costs.limits import LimitedWork, limited_work, refined
 from kernelscope.analysis.costs.unique_costs import operator_calls
-from kernelscope.analysis.ranks.joined import PART, Joined, alone, joined
+from kernelscope.analysis.ranks.joined import PART, Joined, alone, joined, part_of
 from kernelscope.analysis.replays import with_replayed_ops
 from kernelscope.trace import Trace
 
@@ -28,7 +28,7 @@ def by_phase(trace: Trace, limited: LimitedWork) -> pl.DataFrame:
     return limited.table.with_columns(by_phase=pl.lit(None, pl.String))
 
 
-class Part(NamedTuple):
+class Alike(NamedTuple):
     """Some of several traces, joined: their positions, and the table :func:`by_phase` with ``PART``."""
 
     places: list[int]
@@ -36,27 +36,27 @@ class Part(NamedTuple):
     table: pl.DataFrame
 
 
-def limits_by_phase(traces: Sequence[Trace], options: Mapping[str, Any]) -> Iterator[Part]:
+def limits_by_phase(traces: Sequence[Trace], options: Mapping[str, Any]) -> Iterator[Alike]:
     """Yields the limits of all traces, with the ``options`` of ``limited_work``.
 
     Traces that are alike are joined, as most of one job are.
     """
     groups: dict[Hashable, list[int]] = {}
     for place, trace in enumerate(traces):
-        groups.setdefault(_kind(trace) or place, []).append(place)
+        groups.setdefault(_likeness(trace) or place, []).append(place)
     for places in groups.values():
         some = [traces[place] for place in places]
         if len(some) == 1:
             table = by_phase(some[0], limited_work(some[0], **options))
-            yield Part(places, alone(some[0]), table.with_columns(pl.lit(0, pl.Int32).alias(PART)))
+            yield Alike(places, alone(some[0]), table.with_columns(part_of(table)))
             continue
         whole = joined(some, TABLES)
         table = by_phase(whole.trace, limited_work(whole.trace, **options))
         parts = whole.trace.gpu_ops.select("device", PART).unique("device")
-        yield Part(places, whole, table.join(parts, on="device", maintain_order="left"))
+        yield Alike(places, whole, table.join(parts, on="device", maintain_order="left"))
 
 
-def _kind(trace: Trace) -> Hashable:
+def _likeness(trace: Trace) -> Hashable:
     """What traces that are joined have in common: all that decides about a trace as a whole.
 
     None for a trace with operations of no GPU: only the GPU tells which trace an operation is from.

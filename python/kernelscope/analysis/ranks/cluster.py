@@ -45,7 +45,7 @@ RANKS_AT_ONCE = {"events": 64, "calls": 4096, "windows": 128}
 """Number of ranks of a lake in memory at a time: columns of their tables, communication, or whole windows."""
 
 ROWS_AT_ONCE = {"events": 4_000_000, "calls": 400_000, "windows": 400_000}
-"""Maximum number of events (or calls) of these ranks' traces, if there are several ranks: about 200 MB."""
+"""Maximum number of events (or calls) of these ranks' traces, if there are several ranks: under 1 GB."""
 
 RANK_SCHEMA: dict[str, pl.DataType] = {
     "rank": pl.Int64(),

@@ -4,7 +4,7 @@ import math
 
 import polars as pl
 
-from kernelscope.analysis.ranks.joined import PART
+from kernelscope.analysis.ranks.joined import PART, part_of
 from kernelscope.costs.bind import shape_of_input
 from kernelscope.trace import Trace
 
@@ -17,14 +17,13 @@ def embedded_tokens(trace: Trace) -> pl.DataFrame:
     They are looked up in the embedding with the largest table, with an index of two dimensions or more: a
     batch of sequences. Recomputation does not count.
 
-    Columns: ``step``, ``tokens``, and ``PART`` of a joined trace. Steps without a lookup are left out.
+    Columns: ``PART``, ``step`` and ``tokens``. Steps without a lookup are left out.
     """
     lookups = trace.ops.filter((pl.col("name") == _EMBEDDING) & (pl.col("phase") == "forward"))
     # With autocast, an operator calls itself.
     inner = pl.col("parent_row").is_in(lookups["row"].implode()).fill_null(value=False)
     lookups = lookups.filter(~inner, pl.col("input_dims").is_not_null())
-    keys = [PART] if PART in lookups.columns else []
-    lookups = lookups.select(*keys, "step", pl.col("input_dims").cast(pl.String))
+    lookups = lookups.select(part_of(lookups), "step", pl.col("input_dims").cast(pl.String))
     sizes = [
         (text, table[0], math.prod(index))
         for text in lookups["input_dims"].unique()
@@ -32,6 +31,5 @@ def embedded_tokens(trace: Trace) -> pl.DataFrame:
     ]
     schema = {"input_dims": pl.String, "words": pl.Int64, "tokens": pl.Int64}
     found = lookups.join(pl.DataFrame(sizes, schema, orient="row"), on="input_dims")
-    most = pl.col("words").max()
-    found = found.filter(pl.col("words") == (most.over(keys) if keys else most))
-    return found.group_by(*keys, "step").agg(pl.col("tokens").sum())
+    found = found.filter(pl.col("words") == pl.col("words").max().over(PART))
+    return found.group_by(PART, "step").agg(pl.col("tokens").sum())

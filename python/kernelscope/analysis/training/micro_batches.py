@@ -7,7 +7,7 @@ import polars as pl
 
 from kernelscope.analysis.call_tree import innermost, nest
 from kernelscope.analysis.grouping import gather_rows
-from kernelscope.analysis.ranks.joined import PART
+from kernelscope.analysis.ranks.joined import PART, part_of
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -51,7 +51,7 @@ def micro_batches(trace: Trace) -> pl.DataFrame:
         (whether it is inside a node, or inside a forward operator with a gradient).
     """
     ops = trace.ops.select(
-        PART if PART in trace.ops.columns else pl.lit(0).alias(PART),
+        part_of(trace.ops),
         "row", "track", "start_ns", "sequence", "forward_row", "step", "is_annotation", "name",
         "activity", "phase",
         pl.col("dur_ns").fill_null(0),

@@ -91,11 +91,11 @@ def training_phases(
 
 def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace], by: list[str]) -> pl.DataFrame:
     """The sums of some windows, with the rank of each."""
-    whole, strides = joined([with_replayed_ops(trace) for trace in traces], _TABLES)
+    whole = joined([with_replayed_ops(trace) for trace in traces], _TABLES)
     ranks = pl.Series("rank", [window.rank for (window,) in tasks], pl.Int64)
-    found = _sums(whole, by, (PART,))
+    found = _sums(whole.trace, by, (PART,))
     if "step" in by:
-        found = found.with_columns(pl.col("step") - pl.col(PART) * strides["step"])
+        found = found.with_columns(whole.own_numbers(found["step"]))
     return found.with_columns(ranks.gather(found[PART]))
 
 

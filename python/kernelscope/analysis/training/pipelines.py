@@ -93,11 +93,11 @@ def ranks_of_pipelines(cluster: Cluster) -> dict[int, list[int]]:
 
 def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace]) -> pl.DataFrame:
     """The slots of some windows, each on the clock of its rank, with the ``chunk`` of the model."""
-    whole, strides = joined(traces, _TABLES)
+    whole = joined(traces, _TABLES)
     columns = (PART, "row", "step", "activity", "phase", "module", "start_ns", "dur_ns")
-    ops = whole.ops.select(columns).hstack(micro_batches(whole))
+    ops = whole.trace.ops.select(columns).hstack(micro_batches(whole.trace))
     computes = ~pl.col("is_communication").fill_null(value=False)
-    work = whole.gpu_ops.filter(computes).select("op_row", "start_ns", "dur_ns")
+    work = whole.trace.gpu_ops.filter(computes).select("op_row", "start_ns", "dur_ns")
     weight = pl.when("is_weight").then(pl.lit("weight")).otherwise(pl.lit("backward"))
     passes = ops.filter(
         "is_pass", pl.col("micro_batch").is_not_null(), pl.col("activity").ne_missing("communication")
@@ -114,6 +114,7 @@ def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace]) -> pl.Dat
     events = pl.concat([of_work.drop_nulls("micro_batch"), passes.filter(on_host).select(of_work.columns)])
     end = pl.col("start_ns") + pl.col("dur_ns").fill_null(0)
     found = events.group_by(keys).agg(pl.col("start_ns").min(), end_ns=end.max())
+    found = found.with_columns(whole.own_numbers(found["step"]))
     parts = pl.DataFrame(
         [(part, window.rank, window.later_ns) for part, (window,) in enumerate(tasks)],
         {PART: pl.Int32, "rank": pl.Int64, "later_ns": pl.Int64},
@@ -121,7 +122,7 @@ def _of_share(tasks: Sequence[tuple[Window]], traces: Sequence[Trace]) -> pl.Dat
     )
     return found.join(parts, on=PART).select(
         "rank",
-        pl.col("step") - pl.col(PART) * strides["step"],
+        "step",
         *(pl.col(key).cast(_SLOTS.get(key, pl.Int32)) for key in keys[2:]),
         pl.col("start_ns") + pl.col("later_ns"),
         dur_ns=pl.col("end_ns") - pl.col("start_ns"),
