@@ -14,7 +14,10 @@ from many_ranks import Rank
 import kernelscope as ks
 from events import GRADIENT
 from kernelscope import analysis
+from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.analysis.training import pipelines
+from kernelscope.report.html import cluster_pipeline
+from kernelscope.report.parts import Figure
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 PASSES = ("forward", "backward")
@@ -129,7 +132,9 @@ def times(ranks: int, count: int, lengths: dict[str, list[float]]) -> dict[tuple
     return begins
 
 
-def simulated(folder: Path, count: int, lengths: dict[str, list[float]]) -> list[ks.Trace]:
+def simulated(
+    folder: Path, count: int, lengths: dict[str, list[float]], *, has_step: bool = True
+) -> list[ks.Trace]:
     """Ranks with GPUs, on clocks that differ, in a pipeline of 1F1B."""
     folder.mkdir(exist_ok=True)
     ranks = len(lengths["forward"])
@@ -137,7 +142,8 @@ def simulated(folder: Path, count: int, lengths: dict[str, list[float]]) -> list
     traces = []
     for place in range(ranks):
         one = Rank(place, ranks)
-        one.step(1, 0, 5000)
+        if has_step:
+            one.step(1, 0, 5000)
         order = one_f_one_b(place, ranks, count)
         for at, (direction, batch) in enumerate(order):
             ts = 10 + 10 * at
@@ -167,6 +173,21 @@ def test_an_even_pipeline_has_the_ideal_bubble(ranks: int, count: int, tmp_path:
     assert found["ideal_share"].to_list() == [pytest.approx(share)] * ranks
     assert found["over_mean_share"].to_list() == [pytest.approx(0)] * ranks
     assert found["slots_ns"].to_list() == [30_000 * count] * ranks
+
+
+@pytest.mark.parametrize(
+    ("has_step", "says"), [(True, "Step 1, the longest, takes"), (False, "The longest step takes")]
+)
+def test_pages_draw_the_longest_step(has_step: bool, says: str, tmp_path: Path) -> None:
+    lengths = {"forward": [10.0] * 2, "backward": [20.0] * 2}
+    traces = simulated(tmp_path, 4, lengths, has_step=has_step)
+    view = cluster_pipeline.pipeline(traces, cluster_of(traces))
+    [picture] = [part for part in view.parts if isinstance(part, Figure)]
+    assert picture.what.startswith(f"{says} 150.0 us.")
+    assert [(bars["name"], bars["y"].count("rank 0")) for bars in picture.traces] == [
+        ("forward", 4),
+        ("backward", 4),
+    ]
 
 
 def test_a_slow_stage_has_the_smallest_bubble(tmp_path: Path) -> None:

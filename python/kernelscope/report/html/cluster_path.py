@@ -1,7 +1,5 @@
 """The critical path over all ranks of a job, for its page."""
 
-from typing import Any
-
 import polars as pl
 
 from kernelscope.analysis.dependencies.rank_path import path_of_job
@@ -9,7 +7,7 @@ from kernelscope.analysis.dependencies.ranks import Job, job_of
 from kernelscope.analysis.grouping import as_text
 from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.report.parts import Figure, Note, Part, View
-from kernelscope.report.parts.charts import time_unit
+from kernelscope.report.parts.charts import longest_step, rank_bars, rank_bars_layout, time_unit
 from kernelscope.report.parts.path_bars import MOST_RANKS, TOO_MANY, path_bars, step_windows
 from kernelscope.report.parts.tables import Table
 from kernelscope.units import format_ns
@@ -72,36 +70,19 @@ def _picture(path: pl.DataFrame, job: Job, ranks: pl.Series) -> Figure:
     steps = step_windows(job)
     step, start_ns, end_ns = steps.sort(pl.col("end_ns") - pl.col("start_ns"), "step").row(-1)
     size, unit = time_unit(end_ns - start_ns)
-    bars = path_bars(path, start_ns, end_ns)
-    labels = [f"rank {rank}" for rank in ranks.sort()]
+    bars = path_bars(path, start_ns, end_ns).with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns"))
     traces = [
-        _bars_of(part, reason, start_ns, size)
+        rank_bars(
+            str(reason),
+            part,
+            [f"{reason}: {format_ns(length)}" for length in part["dur_ns"]],
+            start_ns,
+            size,
+            marker={"color": _COLORS[str(reason)], "line": {"width": 0}},
+        )
         for (reason,), part in bars.group_by("bound_by", maintain_order=True)
     ]
-    layout = {
-        "barmode": "overlay",
-        "bargap": 0.1,
-        "xaxis": {"title": {"text": unit}},
-        "yaxis": {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed", "nticks": 16},
-    }
-    which = "The longest step" if step is None else f"Step {step}, the longest"
-    what = (
-        f"{which}, takes {format_ns(end_ns - start_ns)}. Short segments have the reason of their longest "
-        "neighbour."
-    )
-    return Figure("path-step", "From rank to rank", what, traces, layout, height=180 + 14 * len(labels))
-
-
-def _bars_of(bars: pl.DataFrame, reason: Any, start_ns: int, size: float) -> dict[str, Any]:
-    lengths = bars["end_ns"] - bars["start_ns"]
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": reason,
-        "y": [f"rank {rank}" for rank in bars["rank"]],
-        "base": ((bars["start_ns"] - start_ns) / size).round(4).to_list(),
-        "x": (lengths / size).round(4).to_list(),
-        "customdata": [format_ns(length) for length in lengths],
-        "hovertemplate": f"%{{y}}, {reason}: %{{customdata}}<extra></extra>",
-        "marker": {"color": _COLORS[reason], "line": {"width": 0}},
-    }
+    said = longest_step(step, end_ns - start_ns)
+    what = f"{said} Short segments have the reason of their longest neighbour."
+    layout = rank_bars_layout(ranks.sort(), unit, nticks=16)
+    return Figure("path-step", "From rank to rank", what, traces, layout, height=180 + 14 * ranks.len())

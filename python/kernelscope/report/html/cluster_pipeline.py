@@ -7,7 +7,7 @@ import polars as pl
 from kernelscope.analysis.ranks.cluster import Cluster, Source
 from kernelscope.analysis.training.pipelines import ranks_of_pipelines, slots_of, stages_of
 from kernelscope.report.parts import Figure, Note, Part, View
-from kernelscope.report.parts.charts import time_unit
+from kernelscope.report.parts.charts import longest_step, rank_bars, rank_bars_layout, time_unit
 from kernelscope.report.parts.parallelism import NO_PIPELINE, stage_table
 from kernelscope.report.parts.path_bars import MOST_RANKS
 from kernelscope.units import format_ns
@@ -51,17 +51,9 @@ def _picture(slots: pl.DataFrame, stages: pl.DataFrame) -> Figure:
         for direction in _PATTERNS
         if (part := shown.filter(direction=direction)).height
     ]
-    labels = [f"rank {rank}" for rank in ranks]
-    layout = {
-        "barmode": "overlay",
-        "bargap": 0.1,
-        "xaxis": {"title": {"text": unit}},
-        "yaxis": {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed"},
-    }
-    what = (
-        f"Step {step}, the longest, takes {format_ns(length)}. Colours are micro-batches, gaps are bubbles."
-    )
-    return Figure("schedule", "Schedule", what, traces, layout, height=200 + 22 * len(labels))
+    what = f"{longest_step(step, length)} Colours are micro-batches, gaps are bubbles."
+    layout = rank_bars_layout(ranks, unit)
+    return Figure("schedule", "Schedule", what, traces, layout, height=200 + 22 * ranks.len())
 
 
 def _bars(slots: pl.DataFrame, direction: str, begin: int, size: float, last: int) -> dict[str, Any]:
@@ -70,24 +62,13 @@ def _bars(slots: pl.DataFrame, direction: str, begin: int, size: float, last: in
         f"{direction} of micro-batch {batch} in stage {stage}: {format_ns(length)}"
         for batch, stage, length in slots.select("micro_batch", "stage", "dur_ns").iter_rows()
     ]
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": direction,
-        "y": [f"rank {rank}" for rank in slots["rank"]],
-        "base": ((slots["start_ns"] - begin) / size).round(4).to_list(),
-        "x": (slots["dur_ns"] / size).round(4).to_list(),
-        "text": batches,
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "customdata": details,
-        "hovertemplate": "%{y}, %{customdata}<extra></extra>",
-        "marker": {
-            "color": batches, "colorscale": "Viridis", "cmin": 0, "cmax": max(last, 1),
-            "pattern": {
-                "shape": _PATTERNS[direction], "fillmode": "overlay", "fgcolor": "rgba(255, 255, 255, 0.5)",
-                "size": 6, "solidity": 0.25,
-            },
-            "line": {"width": 1, "color": "white"},
-        },
+    pattern = {
+        "shape": _PATTERNS[direction], "fillmode": "overlay", "fgcolor": "rgba(255, 255, 255, 0.5)",
+        "size": 6, "solidity": 0.25,
     }  # fmt: skip
+    marker = {
+        "color": batches, "colorscale": "Viridis", "cmin": 0, "cmax": max(last, 1), "pattern": pattern,
+        "line": {"width": 1, "color": "white"},
+    }  # fmt: skip
+    shown = {"text": batches, "textposition": "inside", "insidetextanchor": "middle", "marker": marker}
+    return rank_bars(direction, slots, details, begin, size, **shown)

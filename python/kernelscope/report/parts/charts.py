@@ -158,3 +158,36 @@ def bars(id: str, title: str, what: str, frame: pl.DataFrame, column: str, *, to
     axis = {"tickvals": trace["y"], "ticktext": [label(n, 40) for n in rows["name"].to_list()]}
     layout = {"xaxis": {"title": {"text": unit}, "rangemode": "tozero"}, "yaxis": axis}
     return Figure(id, title, what, [trace], layout, height=90 + 22 * len(values))
+
+
+def rank_bars(
+    name: str, bars: pl.DataFrame, details: Sequence[str], start_ns: int, size: float, **more: Any
+) -> dict[str, Any]:
+    """Returns times of ranks (``rank``, ``start_ns`` and ``dur_ns``) as bars with one colour or pattern.
+
+    They are drawn from ``start_ns`` on, in units of ``size`` ns. ``more`` are properties of Plotly.
+    """
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": [f"rank {rank}" for rank in bars["rank"]],
+        "base": ((bars["start_ns"] - start_ns) / size).round(4).to_list(),
+        "x": (bars["dur_ns"] / size).round(4).to_list(),
+        "customdata": list(details),
+        "hovertemplate": "%{y}, %{customdata}<extra></extra>",
+        **more,
+    }
+
+
+def rank_bars_layout(ranks: Sequence[int] | pl.Series, unit: str, **axis: Any) -> dict[str, Any]:
+    """Returns the layout of :func:`rank_bars`, with ``ranks`` from top to bottom."""
+    labels = [f"rank {rank}" for rank in ranks]
+    order = {"categoryorder": "array", "categoryarray": labels, "autorange": "reversed"}
+    return {"barmode": "overlay", "bargap": 0.1, "xaxis": {"title": {"text": unit}}, "yaxis": order | axis}
+
+
+def longest_step(number: int | None, length_ns: int) -> str:
+    """Returns how long the longest step takes, as a sentence."""
+    which = "The longest step" if number is None else f"Step {number}, the longest,"
+    return f"{which} takes {format_ns(length_ns)}."
