@@ -46,6 +46,8 @@ def test_a_change_leads_to_both_timelines_and_to_the_page_of_each(opened: Viewer
     page = opened.page
     known = opened.served.ask("comparison")
     assert page.inner_text(".verdict") == known["verdict"]
+    tables = page.locator(".group > label select option").all_inner_texts()
+    assert tables == ["What changed", "Operators", "Kernels", "Phases"]
     page.select_option(".group > label select", label="Kernels")
     row = page.locator("table[aria-label=Kernels] tbody th button").nth(2)
     row.click()

@@ -12,6 +12,8 @@ import pytest
 from viewing import asked, pair_of, served, wait_until_read
 
 import kernelscope as ks
+from events import Events
+from kernelscope import _traceparse
 from kernelscope.analysis.diff.comparison import SIDES, compare
 from kernelscope.errors import InvalidArgumentError, NotRecordedError
 from kernelscope.report.parts.window import origin_ns
@@ -213,3 +215,64 @@ def test_one_trace_that_cannot_be_read_ends_the_comparison(paths: tuple[Path, Pa
     pair.stop()
     with pytest.raises(ks.KernelscopeError, match=r"broken\.json"):
         pair.raise_failure()
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[ks.Trace, ks.Trace]:
+    """The first rank of a job of training, without recomputation before, and with it after."""
+    folder = tmp_path_factory.mktemp("jobs")
+    found: list[ks.Trace] = []
+    for recompute in ("none", "full"):
+        written, _ = _traceparse.write_demo_training(
+            folder / recompute, parallel="tp=2,pp=2,dp=2", recompute=recompute, seed=0, steps=2, layers=2
+        )
+        found.append(ks.read(written[0][0]))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "frame"),
+    [("phases", "phase", ks.analysis.diff_phases), ("dimensions", "dimension", ks.analysis.diff_dimensions)],
+)
+def test_training_has_tables_of_its_own(
+    jobs: tuple[ks.Trace, ks.Trace], name: str, key: str, frame: Callable[..., pl.DataFrame]
+) -> None:
+    expected = frame(*jobs)
+    assert name in {table["id"] for table in comparison.comparison(jobs, asked())["tables"]}
+    found = comparison.table(jobs, asked(table=name))
+    assert found["matches"] == expected.height > 1
+    for change, one in enumerate(expected[key]):
+        sides = comparison.events(jobs, asked(table=name, change=change, steps="0,0"))["sides"]
+        kernels = [_of_phase(t, one) if name == "phases" else _of_dimension(t, one) for t in jobs]
+        for trace, shown, rows in zip(jobs, sides, kernels, strict=True):
+            if one is not None and rows:
+                start, length = trace.steps.row(0, named=True)["start_ns"], trace.steps["total_ns"][0]
+                work = trace.gpu_ops.filter(pl.col("row").is_in(rows))
+                work = work.filter(pl.col("start_ns").is_between(start, start + length, closed="left"))
+                assert (shown["count"], shown["place"]["length"]) == (work.height, work["dur_ns"].max())
+            elif one == "recompute":
+                assert shown == {"place": None, "count": 0}
+        assert any(side["place"] for side in sides)
+
+
+def _of_phase(trace: ks.Trace, phase: str | None) -> list[int]:
+    """The kernels of a phase that ``ops`` has."""
+    phases = dict(trace.ops.select("row", pl.col("phase").cast(pl.String)).iter_rows())
+    return [row for row, op in trace.gpu_ops.select("row", "op_row").iter_rows() if phases.get(op) == phase]
+
+
+def _of_dimension(trace: ks.Trace, dimension: str | None) -> list[int]:
+    """The kernels whose process group names a dimension."""
+    called = trace.collectives.select("row", pl.col("process_group_description").cast(pl.String))
+    named = set(called.filter(process_group_description=f"mesh_{dimension}")["row"])
+    return sorted(named.intersection(trace.gpu_ops["row"]))
+
+
+def test_other_traces_have_no_tables_of_training(tmp_path: Path) -> None:
+    events = Events()
+    events.op("aten::mm", 0, 20)
+    events.call(5, 5, 1)
+    events.kernel("gemm", 20, 10, 1)
+    trace = events.read(tmp_path)
+    shown = comparison.comparison((trace, trace), asked())["tables"]
+    assert {table["id"] for table in shown} == set(TABLES)

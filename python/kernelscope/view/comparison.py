@@ -8,6 +8,12 @@ import polars as pl
 from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare
 from kernelscope.analysis.diff.host_attribution import claims
 from kernelscope.analysis.diff.tables import differences, kernel_differences, operator_differences
+from kernelscope.analysis.diff.training import (
+    dimension_differences,
+    phase_differences,
+    rows_of_dimension,
+    rows_of_phase,
+)
 from kernelscope.analysis.steps.breakdown import CATEGORIES
 from kernelscope.errors import NotRecordedError, did_you_mean
 from kernelscope.memo import per_trace
@@ -28,6 +34,9 @@ _CHANGE = "change"
 _NAMES = {"changes": ("module", "op", "name"), "operators": ("op",), "kernels": ("name",), "parts": ()}
 """Subject of the rows of each table, in addition to the part of the step."""
 
+_ROWS = {"phases": ("phase", rows_of_phase), "dimensions": ("dimension", rows_of_dimension)}
+"""Subject of the rows of other tables, and what finds its events."""
+
 _PARTS = pl.DataFrame({"part": [name.removesuffix("_ns") for name in CATEGORIES]})
 
 
@@ -36,7 +45,7 @@ def comparison(traces: Traces, _asked: Parameters) -> dict[str, Any]:
 
     The result has a ``verdict``; for each trace ``steps`` (number, start, length; times since its first
     event) and the position of the first compared step, ``first``; ``parts`` of the mean step before and
-    after; ``tables`` without their rows.
+    after; ``tables`` without their rows, of training only those that have any.
     """
     both = compared(*traces)
     steps, parts = both.steps, differences(both, by="category")
@@ -61,7 +70,11 @@ def comparison(traces: Traces, _asked: Parameters) -> dict[str, Any]:
             for name, category in zip(CATEGORIES, _PARTS["part"], strict=True)
             for before, after in (known.get(category, (0.0, 0.0)),)
         ],
-        "tables": [_table(*traces, name).head() for name in _TABLES],
+        "tables": [
+            shown.head()
+            for name in _TABLES
+            if (shown := _table(*traces, name)).frame.height or name not in _ROWS
+        ],
     }
 
 
@@ -128,6 +141,9 @@ def _row(traces: Traces, name: str, number: int) -> dict[str, Any]:
 def _meant(both: Comparison, side: str, name: str, row: dict[str, Any]) -> pl.DataFrame:
     """The events of one trace that a ``row`` of the table ``name`` is about, as ``claims`` gives them."""
     trace, names = both.side(side)
+    if name in _ROWS:
+        column, rows_of = _ROWS[name]
+        return claims(trace).filter(pl.col("row").is_in(rows_of(trace, row[column]).implode()))
     alike = [
         pl.col(column).is_null() if row[column] is None else pl.col(column) == row[column]
         for column in _NAMES[name]
@@ -247,6 +263,24 @@ _TABLES: dict[str, tuple[str, str, _Rows, Sequence[str]]] = {
         (
             "name", "name_before", "total_delta_ns", "total_ns_before", "total_ns_after", "mean_ns_before",
             "mean_ns_after", "calls_before", "calls_after", "attained_pct_before", "attained_pct_after",
+        ),
+    ),
+    "phases": (
+        "Phases of training",
+        "Whole times of GPU operations and own times of operators, hidden or not.",
+        phase_differences,
+        (
+            "phase", "device_delta_ns", "device_ns_before", "device_ns_after", "host_delta_ns",
+            "host_ns_before", "host_ns_after",
+        ),
+    ),
+    "dimensions": (
+        "Communication by dimension",
+        "Collectives and transfers of each dimension of parallelism.",
+        dimension_differences,
+        (
+            "dimension", "exposed_delta_ns", "exposed_ns_before", "exposed_ns_after", "total_delta_ns",
+            "total_ns_before", "total_ns_after", "calls_before", "calls_after",
         ),
     ),
 }  # fmt: skip

@@ -3,14 +3,17 @@
 import polars as pl
 
 from kernelscope.analysis.diff.comparison import SIDES, Comparison, compare
+from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.training.backward import in_backward
 from kernelscope.analysis.training.dimensions import parallel_dimensions
-from kernelscope.analysis.training.phases import training_phases
+from kernelscope.analysis.training.phases import phased, training_phases
+from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
 
 _OF_PHASE = ("device_ns", "host_ns")
+_PHASES = {"phase": pl.String, "step": pl.Int32, **dict.fromkeys(_OF_PHASE, pl.Int64)}
 _OF_DIMENSION = ("exposed_ns", "total_ns", "calls")
 
 
@@ -44,22 +47,43 @@ def diff_dimensions(before: Trace, after: Trace) -> pl.DataFrame:
 def phase_differences(both: Comparison) -> pl.DataFrame:
     """Returns the rows of :func:`diff_phases`."""
     trains = any(trace.ops.select(in_backward().any()).item() for trace in (both.before, both.after))
-    sides = [training_phases(both.side(side)[0], by=("phase", "step")) for side in SIDES]
-    return _changes(both, sides if trains else [side.clear() for side in sides], "phase", _OF_PHASE)
+    sides = [
+        training_phases(both.side(side)[0], by=("phase", "step")) if trains else pl.DataFrame(schema=_PHASES)
+        for side in SIDES
+    ]
+    return _changes(both, sides, "phase", _OF_PHASE)
 
 
 def dimension_differences(both: Comparison) -> pl.DataFrame:
     """Returns the rows of :func:`diff_dimensions`."""
-    return _changes(both, [_calls(both.side(side)[0]) for side in SIDES], "dimension", _OF_DIMENSION)
+    sums = [pl.col("exposed_ns").sum(), pl.col("dur_ns").sum().alias("total_ns")]
+    sides = [
+        _calls(both.side(side)[0]).group_by("dimension", "step").agg(*sums, calls=pl.len().cast(pl.Int64))
+        for side in SIDES
+    ]
+    return _changes(both, sides, "dimension", _OF_DIMENSION)
 
 
+def rows_of_phase(trace: Trace, phase: str | None) -> pl.Series:
+    """Returns the GPU operations in a phase of training, or if there are none, its operators, by ``row``."""
+    ops = phased(trace)
+    work = trace.gpu_ops.select("row").hstack(gather_rows(trace.gpu_ops["op_row"], ops, "phase"))
+    here = pl.col("phase").eq_missing(pl.lit(phase, pl.String))
+    found = work.filter(here)
+    return (found if found.height else ops.filter(here))["row"]
+
+
+def rows_of_dimension(trace: Trace, dimension: str | None) -> pl.Series:
+    """Returns the collectives and transfers of a dimension of parallelism, by ``row``."""
+    return _calls(trace).filter(pl.col("dimension").eq_missing(pl.lit(dimension, pl.String)))["row"]
+
+
+@per_trace
 def _calls(trace: Trace) -> pl.DataFrame:
-    """Collectives of a trace by dimension and step."""
+    """The rows of :func:`rank_calls`, with their ``dimension``."""
     cluster = cluster_of(trace)
     groups = parallel_dimensions(cluster).select("group", "dimension")
-    calls = rank_calls(cluster).join(groups, on="group", how="left")
-    sums = [pl.col("exposed_ns").sum(), pl.col("dur_ns").sum().alias("total_ns")]
-    return calls.group_by("dimension", "step").agg(*sums, calls=pl.len().cast(pl.Int64))
+    return rank_calls(cluster).join(groups, on="group", how="left")
 
 
 def _changes(both: Comparison, sides: list[pl.DataFrame], key: str, figures: tuple[str, ...]) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import { waterfall } from "./waterfall.js";
 import { FlameDiff } from "./flame-diff.js";
 
 const SIDES = ["Before", "After"];
-const TITLES = { changes: "What changed", operators: "Operators", kernels: "Kernels" };
+const TITLES = { changes: "What changed", operators: "Operators", kernels: "Kernels", phases: "Phases", dimensions: "Dimensions" };
 /** @type {Aligned | null} */
 let aligned = null;
 /** @type {TablesView | null} */
