@@ -1,11 +1,12 @@
 """Rules about parallel training: exposed tensor parallelism, recomputation, slow stages, uneven lengths."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, rule
+from kernelscope.analysis.advice.several_ranks import SeveralRanks
 from kernelscope.analysis.grouping import gather_rows
 from kernelscope.units import format_bytes, format_ns, format_percent
 
@@ -64,12 +65,9 @@ def needless_recomputation(facts: Facts) -> Iterator[Advice]:
 
 
 @rule("A stage of the pipeline is slow", _SLOW, "share of the pipeline")
-def slow_stage(ranks: Sequence[Facts]) -> Iterator[Advice]:
+def slow_stage(ranks: SeveralRanks) -> Iterator[Advice]:
     """Finds the stage of a pipeline that takes longer than the mean, so that the others wait for it."""
-    from kernelscope.analysis.training.pipelines import pipeline_stages
-
-    stages = pipeline_stages([one.trace for one in ranks])
-    of_rank = stages.group_by("pipeline", "stage", "rank").agg(
+    of_rank = ranks.stages.group_by("pipeline", "stage", "rank").agg(
         pl.col("slots_ns", "pipeline_ns", "bubble_ns").sum(), pl.col("over_mean_share").mean()
     )
     slowest = of_rank.sort("over_mean_share", "rank", descending=[True, False]).head(1)
@@ -89,24 +87,20 @@ def slow_stage(ranks: Sequence[Facts]) -> Iterator[Advice]:
 
 
 @rule("Ranks train on different numbers of tokens", _UNEVEN)
-def uneven_lengths(ranks: Sequence[Facts]) -> Iterator[Advice]:
+def uneven_lengths(ranks: SeveralRanks) -> Iterator[Advice]:
     """Finds steps in which ranks wait for the one with most tokens."""
-    from kernelscope.analysis.ranks.stragglers import rank_steps
     from kernelscope.analysis.steps.tokens import embedded_tokens
 
-    tokens = pl.concat(
-        embedded_tokens(one.trace).with_columns(rank=pl.lit(number, pl.UInt32))
-        for number, one in enumerate(ranks)
-    )
+    count = len(ranks.traces)
+    tokens = pl.concat(embedded_tokens(trace) for trace in ranks.traces)
     spread = tokens.group_by("step").agg(
         pl.len().alias("ranks"), most=pl.col("tokens").max(), mean=pl.col("tokens").mean()
     )
-    uneven = spread.filter(pl.col("ranks") == len(ranks), pl.col("most") > (1 + _UNEVEN) * pl.col("mean"))
-    if len(ranks) < 2 or uneven.is_empty():
+    uneven = spread.filter(pl.col("ranks") == count, pl.col("most") > (1 + _UNEVEN) * pl.col("mean"))
+    if uneven.is_empty():
         return
-    waits = rank_steps([one.trace for one in ranks]).join(uneven, on="step", how="semi", nulls_equal=True)
-    waited, total = int(waits["wait_ns"].sum()), sum(one.total_ns for one in ranks)
-    value = waited / total if total else 0.0
+    waited = int(ranks.steps.join(uneven, on="step", how="semi", nulls_equal=True)["wait_ns"].sum())
+    value = waited / ranks.total_ns if ranks.total_ns else 0.0
     if value <= _UNEVEN:
         return
     worst = uneven.sort(pl.col("most") / pl.col("mean"), "step", descending=[True, False]).row(0, named=True)
@@ -116,5 +110,5 @@ def uneven_lengths(ranks: Sequence[Facts]) -> Iterator[Advice]:
         "Give all ranks as many tokens: pack sequences to one length, or sort samples by length into "
         "buckets.",
         value,
-        saving_ns=waited // len(ranks),
+        saving_ns=waited // count,
     )

@@ -3,13 +3,14 @@
 Modules needed only to describe a finding are imported then, because most rules find nothing in most traces.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import polars as pl
 
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, citing, rule
+from kernelscope.analysis.advice.several_ranks import SeveralRanks
 from kernelscope.units import format_ns, format_percent
 
 _COMMUNICATION = ("communication", "exposed_communication")
@@ -66,24 +67,6 @@ def exposed_communication(facts: Facts) -> Iterator[Advice]:
         )
 
 
-def waits(ranks: Sequence[Facts]) -> dict[int | None, int]:
-    """Returns, for each of several ranks, how long it waited for others in exposed communication.
-
-    That includes transfers in the bubble of a pipeline.
-
-    Units: ns.
-    """
-    if len(ranks) < 2:
-        return {}
-    from kernelscope.analysis.ranks.stragglers import rank_steps
-    from kernelscope.analysis.training.pipelines import pipeline_stages
-
-    traces = [one.trace for one in ranks]
-    in_bubbles = pipeline_stages(traces).select("rank", wait_ns="bubble_transfer_ns")
-    steps = pl.concat([rank_steps(traces).select("rank", "wait_ns"), in_bubbles])
-    return dict(steps.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
-
-
 def without_waiting(rule_id: str, advice: Advice, wait_ns: int) -> Advice:
     """Returns the same advice; advice about communication excludes waiting for late ranks."""
     if rule_id not in _COMMUNICATION or advice.saving_ns is None or not wait_ns:
@@ -93,11 +76,11 @@ def without_waiting(rule_id: str, advice: Advice, wait_ns: int) -> Advice:
 
 
 @rule("A rank is slower than the others", _LATE)
-def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
+def straggler(ranks: SeveralRanks) -> Iterator[Advice]:
     """Finds ranks that take longer than others for their own part of a step."""
     from kernelscope.analysis.ranks.stragglers import stragglers
 
-    table = stragglers([one.trace for one in ranks], threshold=_LATE)
+    table = stragglers(ranks.cluster, threshold=_LATE)
     for (rank,), rows in table.group_by("rank", maintain_order=True):
         excess = int(rows["excess_ns"].sum())
         typical = int(rows["step_ns"].sum())
@@ -114,10 +97,10 @@ def straggler(ranks: Sequence[Facts]) -> Iterator[Advice]:
 
 
 @rule("Ranks compute for different times", _UNEVEN, "share of the largest")
-def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
+def uneven_ranks(ranks: SeveralRanks) -> Iterator[Advice]:
     """Finds ranks whose GPUs compute for different times in a step."""
     computing = [
-        (one.trace.meta.rank, one.parts["kernel_ns"].mean_ns / one.steps) for one in ranks if one.steps
+        (one.trace.meta.rank, one.parts["kernel_ns"].mean_ns / one.steps) for one in ranks.each if one.steps
     ]
     if len(computing) < 2:
         return
@@ -136,15 +119,13 @@ def uneven_ranks(ranks: Sequence[Facts]) -> Iterator[Advice]:
 
 
 @rule("Experts are loaded unevenly", _UNBALANCED)
-def uneven_experts(ranks: Sequence[Facts]) -> Iterator[Advice]:
+def uneven_experts(ranks: SeveralRanks) -> Iterator[Advice]:
     """Finds ranks that wait for the rank whose experts get most tokens."""
-    from kernelscope.analysis.training.experts import expert_layers
+    from kernelscope.analysis.training.experts import exchanges_of, layers_of
 
-    layers = expert_layers([one.trace for one in ranks])
-    layers = layers.filter(pl.col("imbalance") > _UNEVEN)
-    total = sum(one.total_ns for one in ranks)
+    layers = layers_of(exchanges_of(ranks.traces, ranks.cluster)).filter(pl.col("imbalance") > _UNEVEN)
     waited = int(layers["combine_wait_ns"].sum())
-    value = waited / total if total else 0.0
+    value = waited / ranks.total_ns if ranks.total_ns else 0.0
     if value <= _UNBALANCED:
         return
     layers = layers.sort("combine_wait_ns", "layer", descending=[True, False])
@@ -156,7 +137,7 @@ def uneven_experts(ranks: Sequence[Facts]) -> Iterator[Advice]:
         "Balance the router: a larger auxiliary loss, a bias for each expert, or a limit of tokens for each "
         "(capacity factor). Spread or copy experts with many tokens over ranks.",
         value,
-        saving_ns=waited // len(ranks),
+        saving_ns=waited // len(ranks.each),
         rank=worst["hot_rank"],
         ranks=frozenset(layers.unique("group", keep="first", maintain_order=True)["hot_rank"]),
     )

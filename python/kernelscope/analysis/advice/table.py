@@ -23,6 +23,7 @@ from kernelscope.analysis.advice import (
 from kernelscope.analysis.advice.facts import Facts
 from kernelscope.analysis.advice.record import Advice, Rule
 from kernelscope.analysis.advice.savings import Change, together
+from kernelscope.analysis.advice.several_ranks import SeveralRanks
 from kernelscope.analysis.untimed import many_untimed
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -98,12 +99,12 @@ def recommendations(source: Trace | Sequence[Trace]) -> pl.DataFrame:
     Example: ``recommendations(trace).filter(severity="high").select("title", "evidence", "remedy")``
     """
     if isinstance(source, Sequence):
-        ranks = [Facts(trace) for trace in source]
-        waits = rank_rules.waits(ranks)
-        for facts in ranks:
+        ranks = SeveralRanks([Facts(trace) for trace in source])
+        waits = ranks.waits()
+        for facts in ranks.each:
             facts.waited_ns = waits.get(facts.trace.meta.rank, 0)
-        rows = [row for facts in ranks for row in _rows(facts, list(_asked(facts)))]
-        longest = max((one.total_ns for one in ranks), default=0)
+        rows = [row for facts in ranks.each for row in _rows(facts, list(_asked(facts)))]
+        longest = max((one.total_ns for one in ranks.each), default=0)
         if len(source) > 1:
             compared = [_Found(rule, advice) for rule in RANK_RULES for advice in rule.find(ranks)]
             rows += [_row(one, longest) for one in _merged(compared)]
