@@ -505,6 +505,8 @@ def test_tables_sort_search_filter_and_lead_to_the_timeline(opened: Viewer) -> N
     assert "not a number of this column" in page.inner_text("#notice")
     opened.refused(1)
     table.locator("input[aria-label='Filter Total']").fill("")
+    # The rows are other ones once it is answered.
+    opened.until(lambda: table.get_attribute("aria-busy") == "false")
     rows.first.locator("button.link").click()
     page.wait_for_selector(".timeline")
     # The first event of the name is gone to, and Back comes back from it.

@@ -36,7 +36,7 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
         ),
         "training_recomputed": by_module.filter(phase="recompute")
         .drop("phase")
-        .sort("device_ns", "host_ns", descending=True),
+        .sort("device_ns", "host_ns", "module", descending=[True, True, False], nulls_last=True),
         "fsdp_units": analysis.fsdp_units(trace),
         "fsdp_steps": analysis.fsdp_steps(trace),
     }

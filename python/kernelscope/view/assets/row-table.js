@@ -99,6 +99,7 @@ export class RowTable {
   /** Looks again once nobody types. @param {number} [wait] ms */
   later(wait = WAIT_MS) {
     clearTimeout(this.timer);
+    this.root.setAttribute("aria-busy", "true");
     this.offset = 0;
     this.timer = window.setTimeout(() => this.load(), wait);
   }
@@ -134,6 +135,7 @@ export class RowTable {
   /** Shows the rows as the fields have it, and the address, too, unless it is what was followed. */
   async load(noted = true) {
     clearTimeout(this.timer);
+    this.root.setAttribute("aria-busy", "true");
     const question = this.question();
     const { sort, search, offset } = this;
     // Another view may have been chosen meanwhile.
@@ -149,6 +151,7 @@ export class RowTable {
       this.trouble.textContent = error instanceof Refusal ? error.message : "";
       this.failed(error);
     }
+    this.root.setAttribute("aria-busy", "false");
   }
 
   fill(answer) {
