@@ -270,12 +270,10 @@ class Facts:
         """Collectives on GPUs in complete steps: the columns of ``rank_calls``, and ``dimension``."""
         from kernelscope.analysis.ranks.cluster import cluster_of
         from kernelscope.analysis.ranks.collectives import rank_calls
-        from kernelscope.analysis.training.dimensions import parallel_dimensions
+        from kernelscope.analysis.training.dimensions import with_dimension
 
         cluster = cluster_of(self.trace)
-        groups = parallel_dimensions(cluster).select("group", "dimension")
-        found = rank_calls(cluster).join(groups, on="group", how="left", maintain_order="left")
-        return self.inside(found.drop_nulls("device"))
+        return self.inside(with_dimension(rank_calls(cluster), cluster).drop_nulls("device"))
 
     def communication_causes(self, device: int | None, exposed_ns: int) -> list[str]:
         """Returns the more specific rules that explain half of the exposed communication of a GPU.

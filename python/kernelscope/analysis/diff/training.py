@@ -7,7 +7,7 @@ from kernelscope.analysis.grouping import gather_rows
 from kernelscope.analysis.ranks.cluster import cluster_of
 from kernelscope.analysis.ranks.collectives import rank_calls
 from kernelscope.analysis.training.backward import in_backward
-from kernelscope.analysis.training.dimensions import parallel_dimensions
+from kernelscope.analysis.training.dimensions import with_dimension
 from kernelscope.analysis.training.phases import phased, training_phases
 from kernelscope.memo import per_trace
 from kernelscope.trace import Trace
@@ -80,10 +80,8 @@ def rows_of_dimension(trace: Trace, dimension: str | None) -> pl.Series:
 
 @per_trace
 def _calls(trace: Trace) -> pl.DataFrame:
-    """The rows of :func:`rank_calls`, with their ``dimension``."""
     cluster = cluster_of(trace)
-    groups = parallel_dimensions(cluster).select("group", "dimension")
-    return rank_calls(cluster).join(groups, on="group", how="left")
+    return with_dimension(rank_calls(cluster), cluster)
 
 
 def _changes(both: Comparison, sides: list[pl.DataFrame], key: str, figures: tuple[str, ...]) -> pl.DataFrame:

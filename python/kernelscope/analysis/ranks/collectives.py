@@ -52,10 +52,9 @@ def communication(source: "Source | Cluster", by: str | Sequence[str] = _BY) -> 
     instances = instances_in_parts(cluster).gather(chosen, list(dict.fromkeys((*own, *_FIGURES))))
     if "dimension" in columns:
         # Its module asks about clusters.
-        from kernelscope.analysis.training.dimensions import parallel_dimensions
+        from kernelscope.analysis.training.dimensions import with_dimension
 
-        groups = parallel_dimensions(cluster).select("group", "dimension")
-        instances = instances.join(groups, on="group", how="left", maintain_order="left")
+        instances = with_dimension(instances, cluster)
     instances = instances.with_columns(bytes="message_bytes")
     transfer = pl.col("transfer_ns")
     table = instances.group_by(columns).agg(

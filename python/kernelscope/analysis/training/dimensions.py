@@ -54,6 +54,12 @@ def parallel_dimensions(source: "Source | Cluster") -> pl.DataFrame:
     return _groups(cluster_of(source))
 
 
+def with_dimension(calls: pl.DataFrame, cluster: Cluster) -> pl.DataFrame:
+    """Adds the ``dimension`` of the ``group`` of each row; null if neither description nor traffic tells."""
+    groups = parallel_dimensions(cluster).select("group", "dimension")
+    return calls.join(groups, on="group", how="left", maintain_order="left")
+
+
 @per_trace
 def _groups(cluster: Cluster) -> pl.DataFrame:
     traffic = cluster.calls.gather(_traffic)
